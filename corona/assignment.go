@@ -106,7 +106,28 @@ type outstandingPoll struct {
 // lateAt is when the answer is overdue.
 func (o *outstandingPoll) lateAt() time.Time { return o.askedAt.Time().Add(answerTimeout) }
 
-// hasNews says whether a document has an item that the sequencer may lack.
+// lacks says whether a document lacks an item of the snapshot between two that it has, or all of them: the origin may
+// have withdrawn it.
+func lacks(of, snapshot []fingerprint) bool {
+	has := make(map[[16]byte]bool, len(of))
+	for _, p := range of {
+		has[p.id] = true
+	}
+	some, missing := false, false
+	for _, p := range snapshot {
+		switch {
+		case !has[p.id]:
+			missing = some
+		case missing:
+			return true
+		default:
+			some = true
+		}
+	}
+	return len(of) == 0 && len(snapshot) > 0
+}
+
+// hasNews says whether a document has an item that the sequencer may lack, or lacks one that it may have withdrawn.
 func (d *assignment) hasNews(r *observation, now time.Time) bool {
 	if r.page != nil {
 		return d.isNewVersion(r)
@@ -126,7 +147,7 @@ func (d *assignment) hasNews(r *observation, now time.Time) bool {
 	case s.fingerprints == nil:
 		return true
 	}
-	return slices.ContainsFunc(of, func(p fingerprint) bool {
+	return lacks(of, s.fingerprints) || slices.ContainsFunc(of, func(p fingerprint) bool {
 		return !slices.ContainsFunc(s.fingerprints, func(known fingerprint) bool { return known.covers(p) })
 	})
 }

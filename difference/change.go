@@ -74,8 +74,10 @@ func (k *Known) learnCounters(f *feed.Feed) {
 
 // Sight records which items of a document are shown in an earlier version than the latest one in the log. An item
 // that is shown in its latest version again was one of a replica that lags. An earlier version that has not been seen
-// for longer than gap begins anew, because the origin may have shown the latest one meanwhile.
+// for longer than gap begins anew, because the origin may have shown the latest one meanwhile. Sight also records which
+// items are missing.
 func (k *Known) Sight(f *feed.Feed, gap time.Duration, now time.Time) {
+	k.sight(f, gap, now)
 	for i := range f.Items {
 		it := &f.Items[i]
 		id, hash := shorten(it.ID), shortHash(it.Hash)
@@ -99,7 +101,10 @@ func (k *Known) Sight(f *feed.Feed, gap time.Duration, now time.Time) {
 }
 
 // SightLatest records that the origin shows the document that was taken last.
-func (k *Known) SightLatest() { clear(k.behind) }
+func (k *Known) SightLatest() {
+	clear(k.behind)
+	clear(k.doubted)
+}
 
 // TakenBack reports whether an item has been sighted in this earlier version for a time, and never in its latest one:
 // then the edit was taken back. The time is after, and twice as long for each edit that was taken back before.
@@ -109,16 +114,20 @@ func (k *Known) TakenBack(id feed.ID, hash feed.Hash, after time.Duration, now t
 	return ok && k.same(&p, s.hash, shortHash(hash)) && now.Sub(s.since) >= after<<p.turns
 }
 
-// IsBehind reports whether a document has an item in an earlier version than the latest one.
+// IsBehind reports whether a document has an item in an earlier version than the latest one, lacks an item that stands between others,
+// or has one that was withdrawn.
 func (k *Known) IsBehind(f *feed.Feed) bool {
-	return slices.ContainsFunc(f.Items, func(it feed.Item) bool {
+	return len(k.unlike(f)) > 0 || slices.ContainsFunc(f.Items, func(it feed.Item) bool {
 		p, ok := k.fingerprints[shorten(it.ID)]
 		return ok && !k.same(&p, p.hashes[0], shortHash(it.Hash))
 	})
 }
 
-// DiffWithTakenBack returns the unknown part of a document, and the versions to which edits were taken back. Their
-// delta is an edit like others, with the content of the earlier version.
+// DiffWithTakenBack returns the unknown part of a document, the versions to which edits were taken back, and the items
+// that were withdrawn or stand again. The delta of an edit taken back is an edit like others, with the content of the
+// earlier version.
 func (k *Known) DiffWithTakenBack(f *feed.Feed, after time.Duration, now time.Time) Delta {
-	return k.diff(f, func(it *feed.Item) bool { return len(it.Raw) > 0 && k.TakenBack(it.ID, it.Hash, after, now) })
+	d := k.diff(f, func(it *feed.Item) bool { return len(it.Raw) > 0 && k.TakenBack(it.ID, it.Hash, after, now) })
+	d.Withdrawn, d.Standing = k.settled(f, after, now)
+	return d
 }

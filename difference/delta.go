@@ -13,6 +13,9 @@ type Delta struct {
 	Page []byte
 	// Pin is the publisher's key from this delta on. Nil: unchanged.
 	Pin *Pin
+	// Withdrawn are items that the origin no longer shows, although it still shows items around them. Standing are those
+	// that it shows again.
+	Withdrawn, Standing []feed.ID
 }
 
 // A Change is a new item, or a new version of an item.
@@ -27,13 +30,16 @@ type Change struct {
 }
 
 // Empty reports whether a delta is no update. A changed head alone is none: it travels with the next item. A
-// pin alone is an update.
-func (d Delta) Empty() bool { return len(d.Changes) == 0 && d.Pin == nil }
+// pin or a withdrawal alone is an update.
+func (d Delta) Empty() bool {
+	return len(d.Changes)+len(d.Withdrawn)+len(d.Standing) == 0 && d.Pin == nil
+}
 
 // Split splits a delta into parts, to be applied in order. Each has at most limit bytes before compression, or
-// one change if that alone is larger. The head, the version of a page and the pin go with the first part.
+// one change if that alone is larger. The head, the version of a page, the pin and the withdrawals go with the first part.
 func (d Delta) Split(limit int) []Delta {
-	part, size := Delta{Head: d.Head, Page: d.Page, Pin: d.Pin}, len(d.Page)
+	part := Delta{Head: d.Head, Page: d.Page, Pin: d.Pin, Withdrawn: d.Withdrawn, Standing: d.Standing}
+	size := len(d.Page) + (len(d.Withdrawn)+len(d.Standing))*fieldSize(len(feed.ID{}))
 	if d.Head != nil {
 		size += headSize(d.Head)
 	}

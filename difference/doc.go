@@ -8,7 +8,7 @@
 // not news: a build date, a count of comments, an item that dropped off the end, another
 // order, a replica that lags. A delta contains only items that are new, or new in this
 // version, as the exact bytes of the document. A delta removes nothing: a window forgets
-// what its log forgets.
+// what its log forgets. Items that the origin withdraws are marked (withdrawn.go).
 //
 // Replicas may show version A, then B, then A again. The last few versions of each item
 // are remembered, so that each is reported once. An edit that is really taken back is

@@ -41,6 +41,7 @@ type Known struct {
 	lossy        bool                 // see Lossy
 	counting     bool                 // most items have numbers that change by themselves; see learnCounters
 	behind       map[shortID]sighting // items whose documents show an earlier version than the log
+	standing                          // which items the origin shows; see withdrawn.go
 }
 
 type shortID [16]byte
@@ -97,6 +98,16 @@ func (k *Known) Unknown(d Delta) Delta {
 			rest.Changes = append(rest.Changes, c)
 		}
 	}
+	for _, id := range d.Withdrawn {
+		if item, _ := k.Has(id, feed.Hash{}); item && !k.withdrawn[shorten(id)] {
+			rest.Withdrawn = append(rest.Withdrawn, id)
+		}
+	}
+	for _, id := range d.Standing {
+		if k.withdrawn[shorten(id)] {
+			rest.Standing = append(rest.Standing, id)
+		}
+	}
 	return rest
 }
 
@@ -133,9 +144,16 @@ func (k *Known) Add(d Delta) {
 	if d.Head != nil {
 		k.head, k.title, k.hosts = d.Head.Hash(), titleHash(d.Head.Title), hostsOf(d.Head)
 	}
-	for _, c := range d.Changes {
+	at := -1
+	for i := range d.Changes {
+		c := &d.Changes[i]
+		if _, ok := k.fingerprints[shorten(c.Item.ID)]; !ok {
+			at = k.insert(c, at)
+		}
+		k.stand(shorten(c.Item.ID))
 		k.add(shorten(c.Item.ID), shortHash(c.Item.Hash))
 	}
+	k.mark(d)
 	k.forget()
 }
 
@@ -181,7 +199,9 @@ func (k *Known) forget() {
 	for _, id := range ids[:len(ids)-MaxKnown+MaxKnown/8] {
 		delete(k.fingerprints, id)
 		delete(k.behind, id)
+		delete(k.withdrawn, id)
 	}
+	k.keepOrder(func(id feed.ID) bool { _, ok := k.fingerprints[shorten(id)]; return ok })
 }
 
 // byAge returns the known items, those seen longest ago first.

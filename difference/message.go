@@ -33,7 +33,7 @@ var ErrDelta = errors.New("not a delta")
 
 // Encode encodes and compresses a delta.
 func (d Delta) Encode() ([]byte, error) {
-	m := &differencepb.Delta{Page: d.Page, Pin: d.Pin.message()}
+	m := &differencepb.Delta{Page: d.Page, Pin: d.Pin.message(), Withdrawn: idBytes(d.Withdrawn), Standing: idBytes(d.Standing)}
 	if d.Head != nil {
 		m.Head = headMessage(d.Head)
 	}
@@ -119,6 +119,14 @@ func decode(b []byte) (d Delta, first error) {
 		d.Pin = nil
 		unreadable(fmt.Errorf("%w: %w", ErrDelta, err))
 	}
+	for _, ids := range []struct {
+		to   *[]feed.ID
+		from [][]byte
+	}{{&d.Withdrawn, m.Withdrawn}, {&d.Standing, m.Standing}} {
+		if *ids.to, err = idsFrom(ids.from); err != nil {
+			unreadable(err)
+		}
+	}
 	seen := make(map[feed.ID]bool, len(m.Changes))
 	for _, c := range m.Changes {
 		change, err := changeOf(c)
@@ -135,16 +143,37 @@ func decode(b []byte) (d Delta, first error) {
 	return d, first
 }
 
-// countChanges refuses too many changes and bindings before they cost memory: an empty one takes two bytes on
+func idBytes(ids []feed.ID) (all [][]byte) {
+	for _, id := range ids {
+		all = append(all, id[:])
+	}
+	return all
+}
+
+// idsFrom parses identities. If one is unreadable, it returns none.
+func idsFrom(all [][]byte) (ids []feed.ID, err error) {
+	for _, b := range all {
+		if len(b) != len(feed.ID{}) {
+			return nil, fmt.Errorf("%w: an identity of %d bytes", ErrDelta, len(b))
+		}
+		ids = append(ids, feed.ID(b))
+	}
+	return ids, nil
+}
+
+// countChanges refuses too many changes, identities and bindings before they cost memory: an empty one takes two bytes on
 // the wire, and a hundred when it is parsed.
 func countChanges(raw []byte) error {
-	changes := 0
+	var counts [7]int // of the fields up to standing
 	return eachField(raw, func(num protowire.Number, value []byte) error {
-		if num != 2 {
+		if num != 2 && num != 5 && num != 6 {
 			return nil
 		}
-		if changes++; changes > feed.MaxItems {
+		if counts[num]++; counts[num] > feed.MaxItems {
 			return fmt.Errorf("%w: more than %d changes", ErrDelta, feed.MaxItems)
+		}
+		if num != 2 {
+			return nil
 		}
 		return countBindings(value, 3)
 	})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,6 +61,9 @@ func TestDecodeRefuses(t *testing.T) {
 		})), "more than 64 bindings"},
 		{"a format that is none", pack(t, item(func(c *differencepb.Change) { c.Format = 1<<8 + 1 })), "format 257"},
 		{"an identity that is none", pack(t, item(func(c *differencepb.Change) { c.After = []byte("x") })), "identity of 1 bytes"},
+		{"a withdrawn identity that is none", pack(t, &differencepb.Delta{Withdrawn: [][]byte{make([]byte, 31)}}), "identity of 31 bytes"},
+		{"a standing identity that is none", pack(t, &differencepb.Delta{Standing: [][]byte{nil}}), "identity of 0 bytes"},
+		{"too many withdrawals", pack(t, &differencepb.Delta{Withdrawn: make([][]byte, feed.MaxItems+1)}), "more than 2000 changes"},
 		{"too many facts", pack(t, item(func(c *differencepb.Change) { c.Qualifiers = 1<<8 + 1 })), "257 facts"},
 		{"a broken item", pack(t, item(func(c *differencepb.Change) { c.Raw = []byte("<item>") })), "ends too early"},
 		{"an item twice", pack(t, &differencepb.Delta{Changes: []*differencepb.Change{
@@ -118,7 +122,8 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(again.Changes) != len(d.Changes) || (again.Head == nil) != (d.Head == nil) {
+		if len(again.Changes) != len(d.Changes) || (again.Head == nil) != (d.Head == nil) ||
+			!slices.Equal(again.Withdrawn, d.Withdrawn) || !slices.Equal(again.Standing, d.Standing) {
 			t.Fatalf("%+v, want %+v", again, d)
 		}
 		for i, c := range d.Changes {

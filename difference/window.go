@@ -52,7 +52,9 @@ type Entry struct {
 	Change int
 	// Signed says that this version came in a publisher's envelope.
 	Signed bool
-	Number uint64 // highest number of a publication of the item; 0: none
+	// Withdrawn says that the origin no longer shows the item, although it still shows items around it.
+	Withdrawn bool
+	Number    uint64 // highest number of a publication of the item; 0: none
 }
 
 // Apply adds a delta. ref is the caller's reference, not 0 and higher than those before. A new item goes behind
@@ -95,6 +97,17 @@ func (w *Window) Apply(d Delta, at time.Time, ref uint64) {
 			continue
 		}
 		w.insert(&node{Entry: e}, w.byID[c.After])
+	}
+	w.mark(d.Withdrawn, true)
+	w.mark(d.Standing, false)
+}
+
+// mark notes that items were withdrawn, or stand again.
+func (w *Window) mark(ids []feed.ID, withdrawn bool) {
+	for _, id := range ids {
+		if p := w.byID[id]; p != nil {
+			p.Withdrawn = withdrawn
+		}
 	}
 }
 
@@ -234,7 +247,7 @@ func (w *Window) Renew(d Delta, f *feed.Feed, first uint64) Delta {
 	for _, c := range d.Changes {
 		found[c.Item.ID] = c
 	}
-	all := Delta{Head: d.Head}
+	all := Delta{Head: d.Head, Withdrawn: d.Withdrawn, Standing: d.Standing}
 	var before feed.ID
 	for _, it := range f.Items {
 		if c, ok := found[it.ID]; ok {

@@ -56,7 +56,7 @@ func encode(part difference.Delta) ([]byte, error) {
 // sameContent reports whether two deltas look the same to readers.
 func sameContent(a, b difference.Delta) bool {
 	if (a.Head == nil) != (b.Head == nil) || a.Head != nil && a.Head.Hash() != b.Head.Hash() ||
-		(a.Pin == nil) != (b.Pin == nil) || !bytes.Equal(a.Page, b.Page) || len(a.Changes) != len(b.Changes) {
+		(a.Pin == nil) != (b.Pin == nil) || !bytes.Equal(a.Page, b.Page) || !slices.Equal(a.Withdrawn, b.Withdrawn) || !slices.Equal(a.Standing, b.Standing) || len(a.Changes) != len(b.Changes) {
 		return false
 	}
 	for i := range a.Changes {

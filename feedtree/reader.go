@@ -304,6 +304,7 @@ func (rd *reader) Read(key overlay.ID, then func(Document)) {
 						current = former
 					}
 				}
+				current.Withdrawn = e.Withdrawn
 				if ok {
 					d.Entries = append(d.Entries, current)
 				}

@@ -248,6 +248,7 @@ type itemView struct {
 	At                  *time.Time
 	Content             template.HTML
 	Provenance          string
+	Withdrawn           bool
 }
 
 // maxPageItems bounds the items on the page of a subscription. The page is a sample of what readers get, not a feed
@@ -311,6 +312,7 @@ func (p *pages) showItem(e feed.Entry, base string) itemView {
 	return itemView{
 		Title: cmp.Or(feed.PlainTitle(m.Title), "(untitled)"), Link: p.sanitiser.link(m.Link), Author: m.Author,
 		At: OptionalTime(at), Content: p.sanitiser.html(cmp.Or(m.Content, m.Summary)), Provenance: e.Provenance,
+		Withdrawn: e.Withdrawn,
 	}
 }
 

@@ -414,6 +414,25 @@ func TestSingleProvenanceIsShownAsOneNode(t *testing.T) {
 	}
 }
 
+// Feeds and pages keep an item that its publisher has withdrawn, and say so.
+func TestWithdrawnItemsAreMarked(t *testing.T) {
+	b := newTestServer(t)
+	b.node.subscribed[rssURL] = false
+	b.node.provenance = "single"
+	b.node.publish(t, rssURL, rssDoc(1, 2))
+	entries := b.node.sources[rssURL].window.Document.Entries
+	entries[0].Withdrawn = true
+	page := body(t, b.ask("GET", "/show?url="+url.QueryEscape(rssURL)))
+	if strings.Count(page, "withdrawn by the publisher") != 1 || strings.Count(page, "<article>") != len(entries) {
+		t.Errorf("one of %d items was withdrawn: %s", len(entries), page)
+	}
+	for format, mark := range map[string]string{"rss": ">single, withdrawn<", "atom": ">single, withdrawn<", "json": `"single, withdrawn"`} {
+		if text := body(t, b.ask("GET", "/feed?format="+format+"&url="+rssURL)); strings.Count(text, mark) != 1 || strings.Count(text, ", withdrawn") != 1 {
+			t.Errorf("%s says: %s", format, text)
+		}
+	}
+}
+
 func TestPlural(t *testing.T) {
 	for n, want := range map[int]string{0: "0 entries", 1: "1 entry", 2: "2 entries"} {
 		if got := Plural(n, "entry", "entries"); got != want {

@@ -54,6 +54,9 @@ type kind struct {
 	play func(name string, snapshots int) []script.Snapshot
 }
 
+// withdrawals is the kind of publishers who take their second item out of the feed.
+const withdrawals = "an item is withdrawn"
+
 // kinds are what real publishers were seen to do.
 var kinds = []kind{
 	{"large items", func(name string, n int) (all []script.Snapshot) {
@@ -114,6 +117,11 @@ var kinds = []kind{
 	{"another order", steps(func(p *author, i int) {
 		p.add()
 		p.items[0], p.items[len(p.items)-1] = p.items[len(p.items)-1], p.items[0]
+	})},
+	{withdrawals, steps(func(p *author, i int) {
+		if p.add(); i == 2 {
+			p.items = slices.Delete(p.items, 1, 2)
+		}
 	})},
 	{"items that roll off", steps(func(p *author, i int) {
 		p.add()
@@ -257,6 +265,9 @@ func TestHistoriesLoseNothing(t *testing.T) {
 		if err == nil {
 			got, err = r.items(f)
 		}
+		if err == nil && want != nil {
+			err = r.compareMarks(f)
+		}
 		if err = cmp.Or(err, compareItems(want, got)); err != nil {
 			return fmt.Errorf("node %d, %s: %w", i, cmp.Or(r.kind, r.name), err)
 		}
@@ -310,6 +321,21 @@ func (r *replay) items(f *feed.Feed) (all [][2]string, err error) {
 		}
 	}
 	return all, nil
+}
+
+// compareMarks checks that the withdrawn item of a made-up publisher is marked, and no other.
+func (r *replay) compareMarks(f *feed.Feed) error {
+	for _, it := range f.Items {
+		m, err := it.Meaning("")
+		if err != nil {
+			return err
+		}
+		marked := strings.Contains(string(it.Raw), "single, withdrawn<")
+		if r.kind != "" && marked != (r.kind == withdrawals && m.Title == r.name+" 2") {
+			return fmt.Errorf("%q is marked as withdrawn: %v", m.Title, marked)
+		}
+	}
+	return nil
 }
 
 // lastVersions returns the last version of each item of a history.

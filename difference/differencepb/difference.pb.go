@@ -28,10 +28,12 @@ const (
 // Delta is the difference between a document and the versions known before.
 type Delta struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Head          *Head                  `protobuf:"bytes,1,opt,name=head,proto3" json:"head,omitempty"`       // the document without its items; none: unchanged
-	Changes       []*Change              `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"` // in document order; at most 2,000
-	Page          []byte                 `protobuf:"bytes,3,opt,name=page,proto3" json:"page,omitempty"`       // in the channel of a page: tidings.page.Update, the version with these changes; at most 1 MiB
-	Pin           *Pin                   `protobuf:"bytes,4,opt,name=pin,proto3" json:"pin,omitempty"`         // publisher's key from this delta on; none: unchanged
+	Head          *Head                  `protobuf:"bytes,1,opt,name=head,proto3" json:"head,omitempty"`           // the document without its items; none: unchanged
+	Changes       []*Change              `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`     // in document order; at most 2,000
+	Page          []byte                 `protobuf:"bytes,3,opt,name=page,proto3" json:"page,omitempty"`           // in the channel of a page: tidings.page.Update, the version with these changes; at most 1 MiB
+	Pin           *Pin                   `protobuf:"bytes,4,opt,name=pin,proto3" json:"pin,omitempty"`             // publisher's key from this delta on; none: unchanged
+	Withdrawn     [][]byte               `protobuf:"bytes,5,rep,name=withdrawn,proto3" json:"withdrawn,omitempty"` // identities of items that the origin withdrew, 32 bytes each; at most 2,000
+	Standing      [][]byte               `protobuf:"bytes,6,rep,name=standing,proto3" json:"standing,omitempty"`   // identities of withdrawn items that stand again, 32 bytes each; at most 2,000
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -90,6 +92,20 @@ func (x *Delta) GetPage() []byte {
 func (x *Delta) GetPin() *Pin {
 	if x != nil {
 		return x.Pin
+	}
+	return nil
+}
+
+func (x *Delta) GetWithdrawn() [][]byte {
+	if x != nil {
+		return x.Withdrawn
+	}
+	return nil
+}
+
+func (x *Delta) GetStanding() [][]byte {
+	if x != nil {
+		return x.Standing
 	}
 	return nil
 }
@@ -630,12 +646,14 @@ var File_difference_proto protoreflect.FileDescriptor
 
 const file_difference_proto_rawDesc = "" +
 	"\n" +
-	"\x10difference.proto\x12\x12tidings.difference\"\xaa\x01\n" +
+	"\x10difference.proto\x12\x12tidings.difference\"\xe4\x01\n" +
 	"\x05Delta\x12,\n" +
 	"\x04head\x18\x01 \x01(\v2\x18.tidings.difference.HeadR\x04head\x124\n" +
 	"\achanges\x18\x02 \x03(\v2\x1a.tidings.difference.ChangeR\achanges\x12\x12\n" +
 	"\x04page\x18\x03 \x01(\fR\x04page\x12)\n" +
-	"\x03pin\x18\x04 \x01(\v2\x17.tidings.difference.PinR\x03pin\"0\n" +
+	"\x03pin\x18\x04 \x01(\v2\x17.tidings.difference.PinR\x03pin\x12\x1c\n" +
+	"\twithdrawn\x18\x05 \x03(\fR\twithdrawn\x12\x1a\n" +
+	"\bstanding\x18\x06 \x03(\fR\bstanding\"0\n" +
 	"\x04Head\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\"\xd5\x01\n" +

@@ -48,6 +48,8 @@ type Entry struct {
 	Arrived time.Time
 	// Provenance, unless it is empty, tells the reader what vouches for the item.
 	Provenance string
+	// Withdrawn says that the publisher has taken the item out of its feed.
+	Withdrawn bool
 	// Meaning, unless it is nil, is the content of the entry, and Item is not used. It is for entries that no
 	// document has in this form.
 	Meaning *Meaning
@@ -55,6 +57,19 @@ type Entry struct {
 	// copied item keeps its own.
 	Source *Source
 }
+
+// said is what the document says about the entry: what vouches for it, and whether it was withdrawn.
+func (e *Entry) said() string {
+	switch {
+	case !e.Withdrawn:
+		return e.Provenance
+	case e.Provenance == "":
+		return withdrawnMark
+	}
+	return e.Provenance + ", " + withdrawnMark
+}
+
+const withdrawnMark = "withdrawn"
 
 // A Source is the feed from which another feed took an entry.
 type Source struct {

@@ -332,3 +332,43 @@ func TestProvenanceOfTheSourceIsRemoved(t *testing.T) {
 		}
 	}
 }
+
+// The mark of a withdrawn item stands beside its provenance, or alone.
+func TestWithdrawnEntriesSaySo(t *testing.T) {
+	for want, e := range map[string]Entry{
+		"single": {Provenance: "single"}, "single, withdrawn": {Provenance: "single", Withdrawn: true}, "withdrawn": {Withdrawn: true}, "": {},
+	} {
+		if got := e.said(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// The date of an Atom feed is not older than that of its latest entry: the head in the log may be older.
+func TestUpdatedIsNotOlderThanTheLatestEntry(t *testing.T) {
+	for head, want := range map[string]string{
+		"<updated>2024-01-01T00:00:00Z</updated>":                  "<updated>2024-05-02T00:00:00Z</updated>",
+		"<updated>\n2024-01-01T00:00:00+01:00 </updated>":          "<updated>2024-05-02T00:00:00Z</updated>",
+		"<updated>2024-06-01T02:00:00+02:00</updated>":             "<updated>2024-06-01T02:00:00+02:00</updated>",
+		"<updated>yesterday</updated>":                             "<updated>yesterday</updated>",
+		"<author><updated>2024-01-01T00:00:00Z</updated></author>": "<author><updated>2024-01-01T00:00:00Z</updated></author>",
+	} {
+		f, err := Parse([]byte(`<feed xmlns="http://www.w3.org/2005/Atom"><id>urn:f</id><title>T</title>`+head+
+			`<entry><id>urn:1</id><title>1</title><updated>2024-05-02T00:00:00Z</updated></entry><entry><id>urn:2</id><title>2</title><updated>2024-05-01T00:00:00Z</updated></entry></feed>`), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &Document{URL: "http://here/", Head: f.Head}
+		for _, it := range f.Items {
+			d.Entries = append(d.Entries, Entry{Item: it})
+		}
+		out, err := Write(d, Atom)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, _, _ := strings.Cut(string(out), "<entry>")
+		if !strings.Contains(before, want) {
+			t.Errorf("%s: %s", head, before)
+		}
+	}
+}

@@ -103,11 +103,12 @@ func (d *Document) appendJSON(out []byte, e *Entry) []byte {
 		raw = d.itemJSON(e)
 	}
 	raw = withoutProvenance(raw)
-	if e.Provenance == "" {
+	said := e.said()
+	if said == "" {
 		return append(out, raw...)
 	}
 	out = append(out, `{"`+provenanceMember+`":`...)
-	out = append(out, marshal(jsonProvenance{e.Provenance})...)
+	out = append(out, marshal(jsonProvenance{said})...)
 	if inner := bytes.TrimSpace(raw[1:]); inner[0] != '}' {
 		out = append(out, ',')
 	}

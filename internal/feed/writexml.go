@@ -42,15 +42,17 @@ type edit struct {
 // splitHead returns the edited head before its items, and the part after them.
 func (w *xmlWriter) splitHead() (before, after []byte) {
 	var (
-		h        = w.head
-		edits    []edit
-		has      = map[string]bool{}
-		list     = 0 // where RSS 1.0's list of items goes
-		from     = 0
-		drop     = 0 // depth of the element that is dropped
-		outer    = 1
-		link     = 0 // depth of the link whose text is read
-		linkText strings.Builder
+		h           = w.head
+		edits       []edit
+		has         = map[string]bool{}
+		list        = 0 // where RSS 1.0's list of items goes
+		from        = 0
+		drop        = 0 // depth of the element that is dropped
+		outer       = 1
+		link        = 0 // depth of the link whose text is read
+		linkText    strings.Builder
+		updated     = 0 // depth of the date that is read
+		updatedText strings.Builder
 	)
 	w.base = h.scope.value("xml:base")
 	for v := walk(h.Raw, nil); v.step(); {
@@ -69,7 +71,10 @@ func (w *xmlWriter) splitHead() (before, after []byte) {
 			has[string(v.local)] = true
 			claim := isPublisher(v)
 			isLink := string(v.local) == "link"
-			if rel := v.value("rel"); w.d.URL != "" && (claim || string(v.local) == "cloud" || isLink && (isSelfOrHub(rel) || !isSafeLink(v.value("href")))) {
+			if h.Format == Atom && v.uri == nsAtom && string(v.local) == "updated" && v.depth() == 2 && w.d.URL != "" {
+				updatedText.Reset()
+				updated, from = v.depth(), v.pos
+			} else if rel := v.value("rel"); w.d.URL != "" && (claim || string(v.local) == "cloud" || isLink && (isSelfOrHub(rel) || !isSafeLink(v.value("href")))) {
 				drop, from = v.depth(), v.latest.start
 			} else if isLink {
 				linkText.Reset()
@@ -82,6 +87,14 @@ func (w *xmlWriter) splitHead() (before, after []byte) {
 				edits = append(edits, edit{from, v.pos, ""})
 			}
 			link = 0
+		case updated > 0 && v.depth() == updated && !v.ends():
+			updatedText.WriteString(v.text())
+		case updated > 0 && v.depth() == updated: // the log does not repeat a head for its date alone
+			at, err := time.Parse(time.RFC3339, strings.TrimSpace(updatedText.String()))
+			if latest := w.latestEntry(); err == nil && at.Before(latest) {
+				edits = append(edits, edit{from, v.latest.start, latest.Format(time.RFC3339)})
+			}
+			updated = 0
 		case v.ends() && v.depth() == drop:
 			edits = append(edits, edit{from, v.pos, ""})
 			drop = 0
@@ -160,19 +173,25 @@ func (w *xmlWriter) missingElements(has map[string]bool) string {
 		element("id", id)
 	}
 	if !has["updated"] {
-		latest := time.Unix(0, 0).UTC()
+		latest := w.latestEntry()
 		if w.d.Created.After(latest) {
 			latest = w.d.Created.UTC()
-		}
-		for i := range w.d.Entries {
-			e := &w.d.Entries[i]
-			if m := e.meaning(""); e.date(&m).After(latest) {
-				latest = e.date(&m)
-			}
 		}
 		element("updated", latest.Format(time.RFC3339))
 	}
 	return b.String()
+}
+
+// latestEntry returns the time of the last change of any entry, as far as known.
+func (w *xmlWriter) latestEntry() time.Time {
+	latest := time.Unix(0, 0).UTC()
+	for i := range w.d.Entries {
+		e := &w.d.Entries[i]
+		if m := e.meaning(""); e.date(&m).After(latest) {
+			latest = e.date(&m)
+		}
+	}
+	return latest
 }
 
 // selfLink returns the link of a document to itself. In Atom it has no prefix, because some readers compare names
@@ -215,7 +234,7 @@ func (w *xmlWriter) appendEntry(out []byte, e *Entry) []byte {
 			return w.appendVerbatim(out, e, v)
 		}
 	}
-	own := Entry{Item: Item{Format: w.head.Format, Raw: w.converted(e)}, Provenance: e.Provenance}
+	own := Entry{Item: Item{Format: w.head.Format, Raw: w.converted(e)}, Provenance: e.Provenance, Withdrawn: e.Withdrawn}
 	v := walk(own.Item.Raw, nil)
 	v.step()
 	return w.appendVerbatim(out, &own, v)
@@ -283,8 +302,8 @@ func (w *xmlWriter) appendVerbatim(out []byte, e *Entry, v *walker) []byte {
 // lacks.
 func (w *xmlWriter) addedElements(e *Entry, has map[string]bool) string {
 	var b strings.Builder
-	if e.Provenance != "" {
-		b.WriteString("<tidings:" + provenanceElement + Binding{"tidings", Namespace}.attribute() + ">" + escapeAny(e.Provenance) + "</tidings:" + provenanceElement + ">")
+	if said := e.said(); said != "" {
+		b.WriteString("<tidings:" + provenanceElement + Binding{"tidings", Namespace}.attribute() + ">" + escapeAny(said) + "</tidings:" + provenanceElement + ">")
 	}
 	if w.uri != nsAtom || w.head.Format != Atom || has["id"] && has["title"] && has["updated"] {
 		return b.String()
