@@ -171,8 +171,10 @@ func (lp *lonePolls) due(p *lonePoll, now time.Time) {
 func (lp *lonePolls) answered(p *lonePoll, a env.Answer, r observation, verdict State, now time.Time) {
 	p.waiting = 0
 	p.domain.noteAddress(a)
-	if pause := p.domain.answered(a, verdict.Kind == coronapb.State_LIMITED && a.Err == ""); pause > 0 {
-		lp.domains.limit(p.domain, now.Add(pause))
+	if verdict.Kind != coronapb.State_LIMITED || a.Err != "" { // otherwise backOff sets the limit
+		if pause := p.domain.answered(a); pause > 0 {
+			lp.domains.limit(p.domain, now.Add(pause))
+		}
 	}
 	if a.Err == env.ErrBusy && a.RetryAfter > 0 {
 		lp.plan(p, p.domain.limitedUntil.Time(), p.domain.name+" asks for fewer requests")

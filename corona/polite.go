@@ -3,6 +3,7 @@ package corona
 import (
 	"time"
 
+	"tidings/corona/coronapb"
 	"tidings/internal/env"
 )
 
@@ -86,6 +87,9 @@ func (po *poller) failed(d *assignment, a env.Answer, s State, now time.Time) {
 	interval := d.schedule.Interval
 	b := po.rules().BackOff(s, a, i.fails, interval, d.private, d.target.domain)
 	wait, why := b.Wait, b.Why
+	if again := i.state.Kind == coronapb.State_LIMITED; again && a.RetryAfter <= 0 && d.domain != nil {
+		b.LimitDomain = min(b.LimitDomain, max(d.domain.gap, minTurnGap)) // the other feeds need not wait as long as this one
+	}
 	if b.LimitDomain > 0 {
 		po.limitDomainOf(d, now.Add(b.LimitDomain))
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"tidings/corona/coronapb"
 	"tidings/internal/env"
 )
 
@@ -63,16 +64,27 @@ func (t *turns) leave(d *assignment) {
 	}
 }
 
-// answered takes the answer to a poll of the domain and returns the pause after it, 0 if there is none.
-func (t *turns) answered(a env.Answer, limited bool) (pause time.Duration) {
+// refused takes an answer that asks for fewer requests. again says that the same channel was refused at its
+// last poll, too: a host that refuses one address for ever must not slow down its other feeds.
+func (t *turns) refused(a env.Answer, again bool) {
+	t.asking = false
+	if again {
+		return
+	}
+	first := minTurnGap
+	if a.RetryAfter > 0 {
+		first = min(first, a.RetryAfter)
+	}
+	t.floor = t.gap
+	t.gap = min(max(2*t.gap, first), maxTurnGap)
+}
+
+// answered takes another answer to a poll of the domain and returns the pause after it, 0 if there is none.
+func (t *turns) answered(a env.Answer) (pause time.Duration) {
 	t.asking = false
 	switch {
-	case limited:
-		t.floor = t.gap
-		t.gap = min(max(2*t.gap, minTurnGap), maxTurnGap)
-		return 0 // backOff sets a longer one
 	case a.RetryAfter > 0: // its quota is exhausted, or the fetcher holds the host back
-		t.gap = max(t.gap, quotaGap)
+		t.gap = max(t.gap, min(a.RetryAfter, quotaGap))
 		return min(a.RetryAfter, maxRetryAfter)
 	case a.Err != "":
 		return t.gap // a host that cannot be reached allows nothing
@@ -120,25 +132,31 @@ func (po *poller) awaitTurn(d *assignment, domain *domain) {
 	domain.await(d)
 }
 
-// takeAnswer lets the domain of an assignment learn from an answer how often it may be asked.
+// takeAnswer lets the domain of an assignment learn from an answer how often it may be asked. A private host
+// that does not say for how long it wants rest limits one channel alone.
 func (po *poller) takeAnswer(d *assignment, a env.Answer, limited bool, now time.Time) {
-	domain := po.domainOf(d)
-	if domain == nil && a.RetryAfter > 0 && !limited {
+	limited = limited && (!d.private || a.RetryAfter > 0)
+	if d.domain == nil && (limited || a.RetryAfter > 0) {
 		d.domain = po.domains.refer(d.target.domain, d.target.private)
-		domain = d.domain
 	}
-	if domain == nil {
-		return
-	}
-	if pause := domain.answered(a, limited); pause > 0 {
-		po.domains.limit(domain, now.Add(pause))
+	domain := po.domainOf(d)
+	switch {
+	case domain == nil:
+	case limited:
+		i := d.extras().failure
+		domain.refused(a, i != nil && i.state.Kind == coronapb.State_LIMITED)
+	default:
+		if pause := domain.answered(a); pause > 0 {
+			po.domains.limit(domain, now.Add(pause))
+		}
 	}
 }
 
 // limitOfTurns completes an answer that asks for fewer requests and does not say for how long: with turns,
-// the pause between them is long enough.
+// the pause between them is long enough. A channel that is refused again waits longer.
 func (po *poller) limitOfTurns(d *assignment, a env.Answer) env.Answer {
-	if domain := po.domainOf(d); a.RetryAfter == 0 && domain != nil && domain.floor > 0 {
+	domain, i := po.domainOf(d), d.extras().failure
+	if a.RetryAfter == 0 && domain != nil && domain.floor > 0 && (i == nil || i.state.Kind != coronapb.State_LIMITED) {
 		a.RetryAfter = domain.gap
 	}
 	return a

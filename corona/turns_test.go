@@ -97,13 +97,16 @@ func TestFeedsOfALimitedHostTakeTurns(t *testing.T) {
 // A host that refuses no longer is asked without turns after some time.
 func TestTurnsEnd(t *testing.T) {
 	var d turns
-	d.answered(env.Answer{Status: 429}, true)
-	if d.answered(env.Answer{Status: 429}, true); d.gap != 2*minTurnGap {
+	d.refused(env.Answer{Status: 429}, false)
+	if d.refused(env.Answer{Status: 429}, false); d.gap != 2*minTurnGap {
 		t.Errorf("a pause of %v", d.gap)
+	}
+	if d.refused(env.Answer{Status: 429}, true); d.gap != 2*minTurnGap {
+		t.Errorf("a pause of %v, because one channel is refused again", d.gap)
 	}
 	n := 0
 	for ; d.gap > 0; n++ {
-		d.answered(env.Answer{Status: 200}, false)
+		d.answered(env.Answer{Status: 200})
 	}
 	if n < 500 || n > 5000 {
 		t.Errorf("after %d answers", n)
@@ -112,8 +115,29 @@ func TestTurnsEnd(t *testing.T) {
 	if d.asked(now); d.turnTaken(nil, now) {
 		t.Error("a turn is taken although there are none")
 	}
-	d.answered(env.Answer{Status: 200, RetryAfter: time.Minute}, false)
+	d.answered(env.Answer{Status: 200, RetryAfter: time.Minute})
 	if d.asked(now); !d.turnTaken(nil, now) || d.turnTaken(nil, now.Add(answerTimeout)) {
 		t.Error("an answer that never comes keeps the turn")
+	}
+}
+
+// One feed that is always refused does not slow down the others of its host.
+func TestAFeedThatIsRefusedDelaysNoOther(t *testing.T) {
+	for name, refusal := range map[string]env.Answer{"for a while": {Status: 429, RetryAfter: 2 * time.Minute}, "without a time": {Status: 429}} {
+		l := newLab(t)
+		p := l.poller(Config{PollInterval: 30 * time.Minute})
+		for i := range 10 {
+			url := fmt.Sprintf("http://www.example.org/%d", i)
+			if l.origins[url] = serves(rss(url, "", "one")); i == 3 {
+				l.origins[url] = says(refusal)
+			}
+			p.lead(url, nil)
+		}
+		l.run(10*24*time.Hour, p)
+		for i := range 10 {
+			if polls := len(l.polls(fmt.Sprintf("http://www.example.org/%d", i))); i != 3 && polls < 400 {
+				t.Errorf("%s: feed %d is polled %d times in ten days", name, i, polls)
+			}
+		}
 	}
 }

@@ -52,7 +52,7 @@ func badInputs(o string) []badInput {
 		{"broken-off", origin.Fault{Truncate: true, NoValidators: true}, "", ""},
 		{"truncated", page(rss, head+"<item><title>half a st"), "broken", ""},
 		{"charset", page("application/rss+xml; charset=klingon", "\xff\xfe\x00\xd8<\xc3\x28rss>"), "", ""},
-		{"no-gzip", origin.Fault{Status: 200, Header: http.Header{"Content-Type": {rss}, "Content-Encoding": {"gzip"}}, Body: []byte(head + foot)}, "", ""},
+		{"no-gzip", origin.Fault{Status: 200, Header: http.Header{"Content-Type": {rss}, "Content-Encoding": {"gzip"}}, Body: []byte("\x1f\x8b" + head + foot)}, "", ""},
 		{"huge", page(rss, head+strings.Repeat("<!-- nothing to see here, move on -->", 100<<20/37)+foot), "too large", ""},
 		{"bomb", origin.Fault{Status: 200, Header: http.Header{"Content-Type": {rss}, "Content-Encoding": {"gzip"}}, Body: gzipBomb()}, "too large", ""},
 		{"empty-items", page(rss, head+strings.Repeat("<item/>", 1_000_000)+foot), "broken", "none of its items says anything"},
