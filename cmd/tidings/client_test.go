@@ -72,7 +72,7 @@ func TestEachFailureHasALine(t *testing.T) {
 		body, args string
 		want       string
 	}{
-		{403, `{"error":"no"}`, "subscribe http://a/ http://u:p@b/", "tidings: subscribe to http://a/: no\ntidings: subscribe to http://…@b/: no\n"},
+		{403, `{"error":"no"}`, "subscribe http://a/ http://u:p@b/", "tidings: subscribe to http://a/: no\ntidings: subscribe to b: no\n"},
 		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"e1\nf"},{"url":"u2","error":"e2"}]}`, "opml import -",
 			"tidings: import -: 2 feeds failed:\n  u1: e1 f\n  u2: e2\n"},
 		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"u1: e1"}]}`, "opml import -", "tidings: import -: 1 feed failed:\n  u1: e1\n"},

@@ -235,8 +235,13 @@ func (r *replay) checkLast(address string) error {
 		if got[i].ID != it.ID {
 			return fmt.Errorf("%s: item %d of %d stands elsewhere than in the source", r.name, i, len(got))
 		}
-		if got[i].Hash != it.Hash {
-			return fmt.Errorf("%s: item %d of %d is not as in the source", r.name, i, len(got))
+		if got[i].Hash == it.Hash {
+			continue
+		}
+		want, err := it.Meaning(r.url) // its relative addresses are absolute at the reader
+		shown, err2 := got[i].Meaning("")
+		if err = errors.Join(err, err2); err != nil || want.Title != shown.Title || want.Link != shown.Link || want.Content != shown.Content || want.Summary != shown.Summary {
+			return fmt.Errorf("%s: item %d of %d is not as in the source: %v", r.name, i, len(got), err)
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tidings/internal/daemon/origin"
+	"tidings/internal/feed"
 	"tidings/internal/longtest"
 	"tidings/internal/script"
 )
@@ -113,8 +114,11 @@ func TestPagesAreFollowedByRealReaders(t *testing.T) {
 				if err == nil && len(f.Items) != p.changes {
 					err = fmt.Errorf("%s at reader %d: %d entries of %d changes", p.name, i, len(f.Items), p.changes)
 				}
-				if err == nil && !strings.Contains(string(f.Items[0].Raw), "&lt;ins&gt;") {
-					err = fmt.Errorf("%s: the entry does not show what came", p.name)
+				if err == nil {
+					var m feed.Meaning
+					if m, err = f.Items[0].Meaning(""); err == nil && !strings.Contains(m.Content+m.Summary, "<ins>") {
+						err = fmt.Errorf("%s: the entry does not show what came", p.name)
+					}
 				}
 				return err
 			})

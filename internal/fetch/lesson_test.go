@@ -230,9 +230,8 @@ func TestSilentAddressesAreLeft(t *testing.T) {
 				}
 				return tlsInFront(conn, cert), nil
 			})
-			start := now()
 			for i, seconds := range []float64{map[string]float64{"https": tlsTimeout.Seconds(), "http": headerTimeout.Seconds()}[scheme], 0, 0} {
-				start = now()
+				start := now()
 				a := w.get(env.Request{URL: scheme + "://dual.example/feed"})
 				if a.Status != 200 || since(start) > seconds+2 || since(start) < seconds {
 					t.Errorf("%s, fetch %d: %+v after %v s", name, i, a, since(start))
