@@ -240,8 +240,11 @@ func (r *replay) checkLast(address string) error {
 		}
 		want, err := it.Meaning(r.url) // its relative addresses are absolute at the reader
 		shown, err2 := got[i].Meaning("")
-		if err = errors.Join(err, err2); err != nil || want.Title != shown.Title || want.Link != shown.Link || want.Content != shown.Content || want.Summary != shown.Summary {
-			return fmt.Errorf("%s: item %d of %d is not as in the source: %v", r.name, i, len(got), err)
+		if err = errors.Join(err, err2); err != nil {
+			return fmt.Errorf("%s: item %d of %d: %w", r.name, i, len(got), err)
+		}
+		if want.Title != shown.Title || want.Link != shown.Link || want.Content != shown.Content || want.Summary != shown.Summary {
+			return fmt.Errorf("%s: item %d of %d is not as in the source", r.name, i, len(got))
 		}
 	}
 	return nil
