@@ -190,7 +190,7 @@ func (s *Server) resolveAddress(r *http.Request, raw string) (string, error) {
 			return "", refuse(http.StatusBadRequest, "%s: not an address: begin it with https:// or http://", oneLine(WithoutPassword(raw)))
 		}
 		if raw = document; isPage {
-			raw = feed.PageChannel(document)
+			raw = feed.WithWhatCounts(document, raw)
 		}
 	}
 	address, err := s.canonicalSource(r, raw)

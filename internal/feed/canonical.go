@@ -8,6 +8,8 @@ import (
 	"github.com/nlnwa/whatwg-url/canonicalizer"
 	whatwgerrors "github.com/nlnwa/whatwg-url/errors"
 	whatwg "github.com/nlnwa/whatwg-url/url"
+
+	"tidings/internal/selection"
 )
 
 // CanonicalRule is the version of the rule by which [Canonical] writes an address. A channel's id is a hash of
@@ -42,7 +44,7 @@ var (
 // unreachable.
 //
 // The channel of a page has the page's address after "page+", as in page+https://host/, so that one address can
-// be both a feed and a page. DocumentURL removes the prefix.
+// be both a feed and a page. Its fragment may say what counts on the page; see WhatCounts. DocumentURL removes both.
 //
 // Canonical refuses addresses that are not http or https, credentials, empty hosts and invalid ports. It
 // accepts hosts on private addresses, about which the fetcher decides. Canonical(Canonical(x)) is Canonical(x).
@@ -56,10 +58,17 @@ func Canonical(raw string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if len(pagePrefix+address) > maxURL {
+		rule, err := WhatCounts(raw)
+		if err != nil {
+			return "", err
+		}
+		if address = pagePrefix + address; !rule.IsZero() {
+			address += "#" + rule.String()
+		}
+		if len(address) > maxURL {
 			return "", errURLLong
 		}
-		return pagePrefix + address, nil
+		return address, nil
 	}
 	return serialise(canonicalizer.WhatWg.Parse(stripFeedScheme(raw)))
 }
@@ -74,9 +83,28 @@ func PageChannel(document string) (channel string) { return pagePrefix + documen
 // For a feed it returns the channel's own address.
 func DocumentURL(channel string) (address string, isPage bool) {
 	if len(channel) >= len(pagePrefix) && strings.EqualFold(channel[:len(pagePrefix)], pagePrefix) {
-		return channel[len(pagePrefix):], true
+		address, _, _ = strings.Cut(channel[len(pagePrefix):], "#")
+		return address, true
 	}
 	return channel, false
+}
+
+// WhatCounts returns the rule in the fragment of a page's channel: what counts on that page. Other addresses have
+// the zero rule.
+func WhatCounts(channel string) (selection.Rule, error) {
+	if _, isPage := DocumentURL(channel); !isPage {
+		return selection.Rule{}, nil
+	}
+	_, fragment, _ := strings.Cut(channel, "#")
+	return selection.Parse(fragment)
+}
+
+// WithWhatCounts returns the channel of the page at document that counts what the channel of another address does.
+func WithWhatCounts(document, channel string) string {
+	if _, fragment, ok := strings.Cut(channel, "#"); ok {
+		document += "#" + fragment
+	}
+	return PageChannel(document)
 }
 
 // Resolve returns the canonical form of a reference in the document at base, such as the target of a redirect.

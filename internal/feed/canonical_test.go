@@ -43,6 +43,13 @@ var canonicalRows = []struct{ raw, want string }{
 	{"page+https://example.org/", "page+https://example.org/"},
 	{" PAGE+HTTPS://Example.org:443#top", "page+https://example.org/"},
 	{"page+https:/example.org/a", "page+https://example.org/a"},
+	{"page+https://example.org/a?b#select= .x > .y &omit=%23ad", "page+https://example.org/a?b#omit=%23ad&select=.x%20%3E%20.y"},
+	{"Page+https://example.org#only=added", "page+https://example.org/#only=added"},
+	{"page+https://example.org/#number=.price<50,0", "page+https://example.org/#number=.price%3C50"},
+	{"page+https://example.org/#/route?select=x", "page+https://example.org/"},
+	{"page+https://example.org/#select=.x..y", "!select=.x..y"},
+	{"page+https://example.org/#select=.x&slect=.y", "!slect"},
+	{"https://example.org/#select=.x", "https://example.org/"},
 	{"page+feed://example.org/a", "!http"},
 	{"page+page+https://example.org/a", "!http"},
 	{"page+ftp://example.org/a", "!http"},
@@ -243,10 +250,14 @@ func checkCanonical(t interface{ Fatalf(string, ...any) }, raw string) {
 	if again, err := Canonical(s); again != s {
 		t.Fatalf("%q becomes %q becomes %q, %v", raw, s, again, err)
 	}
-	if len(s) > maxURL || strings.ContainsAny(s, " #\t\n\x00") {
+	document, isPage := DocumentURL(s)
+	if rule, err := WhatCounts(s); err != nil || !rule.IsZero() && WithWhatCounts(document, s) != s {
+		t.Fatalf("%q becomes %q, whose rule is %q, %v", raw, s, rule.String(), err)
+	}
+	if len(s) > maxURL || strings.ContainsAny(s, " \t\n\x00") || strings.Contains(document, "#") {
 		t.Fatalf("%q becomes %q", raw, s)
 	}
-	s, isPage := DocumentURL(s) // the rest applies to it as well
+	s = document // the rest applies to it as well
 	if again, err := Canonical(s); isPage && again != s {
 		t.Fatalf("a page at %q, which becomes %q, %v", s, again, err)
 	}
