@@ -93,6 +93,9 @@ type Offer struct {
 	// private addresses.
 	Private    bool
 	Redirected bool // the web server sent the node to another address; also set if there is a feed
+
+	Counts  []string // the first lines of what counts on the page, if the address says it
+	Missing string   // why nothing on the page counts; "": something does
 }
 
 // Link is a feed that a page advertises.
@@ -140,14 +143,25 @@ func (o *Offer) add(base string, links []page.Link) {
 	}
 }
 
-// readPage reads a page, and compares it with what a poller knows of it.
-func (r *observation) readPage(address string, a env.Answer, memory *page.Tracker, offers bool, now time.Time) error {
-	core, err := page.Read(a.Body, a.ContentType, page.Location{Address: address, Final: a.FinalURL})
+// readPage reads the page of a channel, and compares it with what a poller knows of it.
+func (r *observation) readPage(channel string, a env.Answer, memory *page.Tracker, offers bool, now time.Time) error {
+	address, _ := feed.DocumentURL(channel)
+	rule, err := feed.WhatCounts(channel)
+	if err != nil {
+		return err // the address is canonical to another version of the program
+	}
+	core, err := page.Read(a.Body, a.ContentType, page.Location{Address: address, Final: a.FinalURL, What: rule})
 	if err == nil {
 		err = errLarge(&core)
 	}
 	if offers {
 		r.offer = offerOf(a)
+		if !rule.IsZero() {
+			r.offer.Counts = core.Beginning()
+		}
+		if err != nil && !rule.IsZero() {
+			r.offer.Missing = strings.TrimPrefix(err.Error(), "read page: ")
+		}
 		_, none := feed.Parse(a.Body, a.ContentType)
 		r.offer.Feed, r.offer.Doubt = none == nil, new(page.Tracker).Check(core, now).Reason
 	}
@@ -271,6 +285,8 @@ func (sq *sequencer) judgePage(l *leaderState, from env.Peer, r observation, now
 	}
 	l.judging = true
 	l.inFlight++
+	rule, _ := feed.WhatCounts(l.url)       // an unreadable one has no view
+	r.page.core.Figure = rule.Number != nil // reports do not say it
 	m, url := l.known.Page().Clone(), l.url
 	sq.worker.Do(func() {
 		r.verdict = r.page.judge(m, now)
@@ -307,7 +323,8 @@ func (j *pageVerdict) buildDelta(channel string) {
 		return
 	}
 	j.delta.Head = &head
-	if j.delta.Page, j.err = j.after.Update(); j.err != nil || j.Number == 1 {
+	rule, _ := feed.WhatCounts(channel) // otherwise the page could not be read
+	if j.delta.Page, j.err = j.after.Update(); j.err != nil || j.Number == 1 || !j.Told(&rule) {
 		return
 	}
 	item, err := feed.ReadItem(feed.Atom, j.Entry(address), nil, 0)

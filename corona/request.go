@@ -76,7 +76,7 @@ func (rq *requests) read(p request, memory *page.Tracker, h env.Handle, a env.An
 	address, isPage := feed.DocumentURL(p.url)
 	rq.worker.Do(func() {
 		if isPage {
-			err = r.readPage(address, a, memory, p.offers, began)
+			err = r.readPage(p.url, a, memory, p.offers, began)
 		} else if r.f, err = ReadFeed(address, a); err != nil && p.offers {
 			r.offer = offerOf(a)
 		}

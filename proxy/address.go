@@ -71,7 +71,7 @@ func (s *Server) target(r *http.Request, path, query string) (t target, err erro
 		if t.url, err = s.canonicalSource(r, embedded(path[1:], query)); err != nil {
 			return t, err
 		}
-		t.self = s.base(r) + "/" + t.url
+		t.self = s.base(r) + "/" + inPath(t.url)
 	}
 	return t, nil
 }
@@ -297,7 +297,16 @@ func (s *Server) base(r *http.Request) string {
 // ReadURL returns the address at which a feed reader reads a feed and subscribes to it, if the server is reached at
 // base, such as "http://127.0.0.1:8190".
 func (s *Server) ReadURL(base, address string) string {
-	return base + tokenPath + s.tokens.token(address) + "/" + address
+	return base + tokenPath + s.tokens.token(address) + "/" + inPath(address)
+}
+
+// inPath returns an address as a part of a path. One that says what counts on a page is encoded as a whole, because
+// clients send no fragment; see embedded.
+func inPath(address string) string {
+	if !strings.Contains(address, "#") {
+		return address
+	}
+	return strings.Replace(url.QueryEscape(address), "page%2B", "page+", 1)
 }
 
 // A tokenMaker derives tokens from a secret, each for one address.

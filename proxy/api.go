@@ -105,6 +105,8 @@ type SubscribeMessage struct {
 	Already bool `json:"already,omitempty"`
 	// Warning says why it is uncertain that the address is a feed, or the requested page.
 	Warning string `json:"doubt,omitempty"`
+	// Counts is the beginning of what counts on the page now, if the address says what counts.
+	Counts []string `json:"counts,omitempty"`
 	// MinProvenance, in a request to subscribe, is the minimum provenance of items that are shown: "publisher", or
 	// "" for any.
 	MinProvenance string `json:"least,omitempty"`

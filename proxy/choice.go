@@ -18,6 +18,7 @@ type Inspection struct {
 	NotFeedReason string   // what the document is instead of a feed, for people; "" if it is a feed or a page was requested
 	Warning       string   // why the document may not be the page that was requested; "" if it seems to be
 	Redirected    bool     // the web server sent the node to another address
+	Counts        []string // the first lines of what counts on the page, if the address says it
 }
 
 // A Choice is one of several things to subscribe to at an address.
@@ -103,7 +104,7 @@ func (s *Server) subscribe(ctx context.Context, address string) (done SubscribeM
 	if _, known := s.subs.Version(address); known {
 		done.Already, warning, err = s.existing(inspectCtx, address)
 	} else {
-		done.URL, warning, err = s.chooseTarget(inspectCtx, address)
+		done.URL, done.Counts, warning, err = s.chooseTarget(inspectCtx, address)
 	}
 	if err != nil {
 		return SubscribeMessage{}, err
@@ -117,32 +118,32 @@ func (s *Server) subscribe(ctx context.Context, address string) (done SubscribeM
 	return done, s.subs.Subscribe(ctx, done.URL, false)
 }
 
-// chooseTarget inspects an address and returns the address to subscribe to. warning says why nothing can be read
-// there now.
-func (s *Server) chooseTarget(ctx context.Context, address string) (to string, warning, err error) {
+// chooseTarget inspects an address and returns the address to subscribe to, with the beginning of what counts on the
+// page. warning says why nothing can be read there now.
+func (s *Server) chooseTarget(ctx context.Context, address string) (to string, counts []string, warning, err error) {
 	document, isPage := feed.DocumentURL(address)
 	found, err := s.subs.Inspect(ctx, address)
 	switch {
 	case err != nil && isHopeless(err):
-		return "", nil, fmt.Errorf("%w; not subscribed", err)
+		return "", nil, nil, fmt.Errorf("%w; not subscribed", err)
 	case err != nil:
-		return address, err, nil
+		return address, nil, err, nil
 	case isPage && (found.Feed || !found.Page):
-		return "", nil, notPageError(document, found)
+		return "", nil, nil, notPageError(document, found)
 	case isPage && found.Warning != "":
-		return address, errors.New(found.Warning), nil
+		return address, found.Counts, errors.New(found.Warning), nil
 	case isPage || found.Feed:
-		return address, nil, nil
+		return address, found.Counts, nil, nil
 	}
 	advertised := len(found.Feeds)
 	found.Feeds = s.withoutDead(ctx, found)
 	switch {
 	case len(found.Feeds) == 1 && !found.Feeds[0].Comments:
-		return found.Feeds[0].URL, nil, nil
+		return found.Feeds[0].URL, nil, nil, nil
 	case advertised > 0 || found.Page:
-		return "", nil, notFeedError(address, found, advertised)
+		return "", nil, nil, notFeedError(address, found, advertised)
 	}
-	return address, nil, nil
+	return address, nil, nil, nil
 }
 
 // existing reports whether an existing subscription was requested by a user, and why no item of it has been read

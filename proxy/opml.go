@@ -278,7 +278,7 @@ func (s *Server) discover(ctx context.Context, entries []*importEntry, existing 
 	inParallel(unknown[:min(len(unknown), maxDiscovered)], func(_ int, address string) {
 		inspectCtx, cancel := context.WithTimeout(ctx, inspectTime)
 		defer cancel()
-		to, _, err := s.chooseTarget(inspectCtx, address)
+		to, _, _, err := s.chooseTarget(inspectCtx, address)
 		_, isChoice := errors.AsType[*choiceError](err)
 		for _, e := range byAddress[address] {
 			switch {

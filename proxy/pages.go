@@ -321,7 +321,7 @@ func (s *Server) add(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.writePage(w, r, http.StatusOK, "add.html", "Subscription", address)
+	return s.offerSubscription(w, r, address)
 }
 
 // formAddress reads the address from a form.
@@ -355,6 +355,9 @@ func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
 	address, err := s.resolveAddress(r, raw)
 	if err != nil {
 		return err
+	}
+	if saysWhatCounts(address) && r.PostForm.Get("tried") == "" {
+		return s.offerSubscription(w, r, address)
 	}
 	done, err := s.subscribe(r.Context(), address) // the next page shows the state
 	if p, ok := errors.AsType[*choiceError](err); ok {

@@ -47,6 +47,14 @@ func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 		if err == nil {
 			_, err = fmt.Fprintln(s.out, answer.ReadURL)
 		}
+		if err == nil && len(answer.Counts) > 0 {
+			_, err = fmt.Fprintln(s.err, "This counts on the page now:")
+		}
+		for _, line := range answer.Counts {
+			if err == nil {
+				_, err = fmt.Fprintln(s.err, "  "+oneLine(line))
+			}
+		}
 		if err == nil && answer.Advertised && terminalOf(s.out).width > 0 {
 			_, err = fmt.Fprintf(s.out, "This is the feed %s, which the page advertises.\n", answer.URL)
 		}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"net/url"
 	"strings"
+
+	"tidings/internal/selection"
 )
 
 // A Location is the address of a document. The zero value is unknown: links stay as written, and a <base> names
@@ -11,6 +13,8 @@ import (
 type Location struct {
 	Address string // requested address, to which relative links in entries refer
 	Final   string // address after redirects; "": the same
+
+	What selection.Rule // what counts on the page
 }
 
 // base returns the base of a document's relative links, or nil if that equals Address. Several hosts behind one

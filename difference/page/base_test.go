@@ -39,7 +39,7 @@ func TestLinksAreRelativeToTheFinalAddress(t *testing.T) {
 		{"https://h.example/", "", ""},
 	} {
 		got := ""
-		if base := (&Location{c.asked, c.found}).base(); base != nil {
+		if base := (&Location{Address: c.asked, Final: c.found}).base(); base != nil {
 			got = base.String()
 		}
 		if got != c.want {

@@ -2,6 +2,7 @@ package page
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -35,6 +36,9 @@ type Core struct {
 	all         []sidedLine // when parsed: the lines of the document, if some passages may be noise
 	complete    bool        // when parsed: the document is data, and all its elements are closed
 	hasPassword bool        // when parsed: it has a field for a password
+
+	// Figure says that the core is a number for which its channel asks. A Tracker learns nothing of it.
+	Figure bool
 }
 
 // A Hash identifies a core by its lines. The title is not included, because it often has decorations. The hash
@@ -53,6 +57,26 @@ func (c *Core) Text() string {
 		return ""
 	}
 	return strings.Join(c.Lines, "\n") + "\n"
+}
+
+// maxShown and maxShownLine bound what a trial of a channel shows: lines, and bytes of a line.
+const (
+	maxShown     = 5
+	maxShownLine = 200
+)
+
+// Beginning returns the first lines, shortened and without the targets of links, for a person who tries what counts.
+func (c *Core) Beginning() (lines []string) {
+	for _, l := range c.Lines[:min(len(c.Lines), maxShown)] {
+		if l = withoutTargets(l); len(l) > maxShownLine {
+			l = strings.ToValidUTF8(l[:maxShownLine], "") + "…"
+		}
+		lines = append(lines, l)
+	}
+	if more := len(c.Lines) - maxShown; more > 0 {
+		lines = append(lines, fmt.Sprintf("… (%d more)", more))
+	}
+	return lines
 }
 
 // size returns the length of the text in bytes.
@@ -114,8 +138,9 @@ const (
 	labelLength = 28
 )
 
-// content returns the core: the lines that are neither in noise regions nor in menus.
-func content(lines []line, regions []region) Core {
+// content returns the core: the lines that are neither in noise regions nor in menus. All lines of a page whose
+// channel selects are content.
+func content(lines []line, regions []region, selects bool) Core {
 	noise := noisy(regions, lines)
 	var calm volatileFilter
 	all, size, doubts := make([]sidedLine, 0, len(lines)), 0, false
@@ -124,7 +149,7 @@ func content(lines []line, regions []region) Core {
 	for i := range lines {
 		l := &lines[i]
 		s := sidedLine{passage: l.region + 1, left: l.region != none && noise[l.region]}
-		if !s.left && (len(kept) == 0 && l.isSkipLink() || l.isCopyright()) {
+		if !s.left && !selects && (len(kept) == 0 && l.isSkipLink() || l.isCopyright()) {
 			continue
 		}
 		if doubts = doubts || s.passage != 0; !s.left {
@@ -134,7 +159,7 @@ func content(lines []line, regions []region) Core {
 		s.text, s.row = calm.strip(l.text), l.row
 		all, source = append(all, s), append(source, l)
 	}
-	for begin := 0; begin < len(kept); {
+	for begin := 0; begin < len(kept) && !selects; {
 		end, links := begin, 0
 		for end < len(kept) && source[kept[end]].isMenu() {
 			links += source[kept[end]].plain + source[kept[end]].linked

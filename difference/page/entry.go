@@ -36,8 +36,11 @@ func escapeXML(s string) string {
 }
 
 // headline returns the first added line, or else the first removed one. A line without words, such as numbers
-// in a table, follows the line before it.
+// in a table, follows the line before it. If the page is a single number, the headline has the old and the new one.
 func (f *Result) headline() string {
+	if _, ok := figure(f.Core.Lines); ok && len(f.Before.Lines) == 1 {
+		return strings.TrimPrefix(truncate(f.Core.Title)+": ", ": ") + f.Before.Lines[0] + " → " + f.Core.Lines[0]
+	}
 	omitted := ""
 	for _, h := range f.Patch.Hunks {
 		text := func(l string) string {

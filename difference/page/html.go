@@ -12,26 +12,40 @@ import (
 )
 
 // coreOf returns the core of the page at a location, in UTF-8. It accepts every input; without tags, the core is the
-// whole text. In a strict page, which is XML, every element can be self-closing. If there is text but no content, all text is content.
-func coreOf(doc []byte, strict bool, at *Location) Core {
-	r := newReader(doc, strict, at)
-	r.read()
-	c := content(r.lines, r.regions)
+// whole text. In a strict page, which is XML, every element can be self-closing. If there is text but no content, all
+// text is content. The errors are those of a rule that says what counts; see scopeOf.
+func coreOf(doc []byte, strict bool, at *Location) (Core, error) {
+	s, err := scopeOf(doc, strict, &at.What)
+	if err != nil {
+		return Core{}, err
+	}
+	read := func(lenient bool) *reader {
+		r := newReader(doc, strict, at)
+		r.scope, r.lenient = s, lenient
+		r.read()
+		return r
+	}
+	r := read(false)
+	if at.What.Number != nil {
+		return figureOf(r, &at.What)
+	}
+	c := content(r.lines, r.regions, s.selects)
 	c.Title, c.hasPassword, c.sheet = r.title, r.hasPassword, r.sheet
+	if s.selects && len(c.Lines) == 0 {
+		return Core{}, nothing("select", &at.What, "elements without text")
+	}
 	if len(c.Lines) > 0 {
-		return c
+		return c, nil
 	}
 	c.all = nil // it has all or none of its passages
 	if len(r.lines) == 0 && r.hidden {
-		r = newReader(doc, strict, at)
-		r.lenient = true
-		r.read()
+		r = read(true)
 	}
 	for i := range r.lines {
 		c.Lines, c.rows = append(c.Lines, r.lines[i].text), append(c.rows, r.lines[i].row)
 	}
 	c.sheet = r.sheet
-	return c
+	return c, nil
 }
 
 // An element is an open element.
@@ -41,6 +55,8 @@ type element struct {
 	region int // region of its content
 	list   int // list of its items, if it is an unordered list; none: it is no such list
 	row    int // row of its content
+	hidden int // the reader's hiddenDepth around it
+	scoped     // what the channel's rule says of it
 }
 
 // A reader makes lines from the tokens of a page.
@@ -64,6 +80,7 @@ type reader struct {
 	hasPassword bool // there is a field for a password
 
 	linkBase
+	scope
 	current currentLine
 }
 
@@ -99,6 +116,8 @@ func (r *reader) read() {
 		case html.TextToken:
 			if r.inTitle && r.title == "" {
 				r.title = shortTitle(bytes.Join(bytes.Fields(r.tokens.Text()), []byte(" ")))
+			} else if !r.counts() {
+				continue
 			} else if r.hiddenDepth == 0 {
 				r.write(r.tokens.Text())
 			} else if !r.hidden && !neverText[r.open[len(r.open)-1].name] {
@@ -191,7 +210,10 @@ func (r *reader) endLine() {
 func (r *reader) startElement(closed bool) {
 	raw, more := r.tokens.TagName()
 	name := atom.Lookup(raw)
-	p := parts[name]
+	p, found := parts[name], r.found()
+	if found.selected && !neverText[name] {
+		p &^= neverShown
+	}
 	if r.lenient && !neverText[name] {
 		p &^= neverShown | maybeNoise
 	}
@@ -218,12 +240,19 @@ func (r *reader) startElement(closed bool) {
 		r.closeLink() // links cannot be nested
 	}
 	strongest, address := r.attributes(name, more)
-	e := element{name: name, part: p, region: r.region, list: none, row: r.row()}
+	e := element{name: name, part: p, region: r.region, list: none, row: r.row(), hidden: r.hiddenDepth}
 	r.enterList(&e)
+	r.enterScope(&e, found)
 	switch {
+	case e.omitted:
+		r.hiddenDepth++
 	case p&neverShown != 0:
 		r.hiddenDepth++
 		r.inTitle = false
+	case r.selects:
+		if strongest == invisible && !found.selected {
+			r.hiddenDepth++
+		}
 	case p&maybeNoise != 0 && (r.sections == 0 || name != atom.Header && name != atom.Footer && name != atom.Aside && name != atom.Form):
 		e.region = r.enterRegion(region{header: name == atom.Header && strongest <= navigation})
 	case r.lenient:
@@ -240,8 +269,9 @@ func (r *reader) startElement(closed bool) {
 		r.openLink()
 	}
 	if address != "" && r.hiddenDepth == 0 && e.part&neverShown == 0 {
-		r.write([]byte(address)) // in the place of the element's text
-		e.part |= neverShown
+		if e.selected || !r.selects {
+			r.write([]byte(address)) // in the place of the element's text
+		}
 		r.hiddenDepth++
 	}
 	r.open = append(r.open, e)
@@ -358,18 +388,16 @@ func (r *reader) endElement(name atom.Atom) {
 		if r.open[i].name != name {
 			continue
 		}
-		around := none
+		around, selected := none, false
 		if i > 0 {
-			around = r.open[i-1].region
+			around, selected = r.open[i-1].region, r.open[i-1].selected
 		}
-		if parts[name]&block != 0 || around != r.region {
+		if parts[name]&block != 0 || around != r.region || selected != r.open[len(r.open)-1].selected {
 			r.endLine()
 		}
+		r.hiddenDepth = r.open[i].hidden
 		for _, e := range r.open[i:] {
 			r.count[e.name]--
-			if e.part&neverShown != 0 {
-				r.hiddenDepth--
-			}
 			if e.part&sectional != 0 {
 				r.sections--
 			}

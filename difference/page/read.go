@@ -52,22 +52,34 @@ func Read(doc []byte, contentType string, at Location) (Core, error) {
 	if isBinary(text) {
 		return Core{}, fmt.Errorf("read page: %w: it is %s, and called %s", ErrKind, detectMedia(doc, ""), media)
 	}
-	return read(text), nil
+	core, err := read(text)
+	if err != nil {
+		return Core{}, fmt.Errorf("read page: %w", err)
+	}
+	return core, nil
 }
 
 // parserFor returns the parser for a media type, or nil.
-func parserFor(media string, at *Location) func(doc []byte) Core {
+func parserFor(media string, at *Location) func(doc []byte) (Core, error) {
+	var read func(doc []byte) Core
 	switch {
 	case media == "text/html", media == "application/xhtml+xml":
-		return func(doc []byte) Core { return coreOf(doc, media != "text/html", at) }
+		return func(doc []byte) (Core, error) { return coreOf(doc, media != "text/html", at) }
 	case media == "application/json", strings.HasSuffix(media, "+json"):
-		return JSON
+		read = JSON
 	case media == "text/xml", media == "application/xml", strings.HasSuffix(media, "+xml") && media != "image/svg+xml":
-		return XML
+		read = XML
 	case strings.HasPrefix(media, "text/"):
-		return Text
+		read = Text
+	default:
+		return nil
 	}
-	return nil
+	return func(doc []byte) (Core, error) {
+		if at.What.Select != nil || at.What.Omit != nil || at.What.Number != nil {
+			return Core{}, fmt.Errorf("%w: the document is %s, and selectors are for HTML: subscribe to the address without %s", ErrNothing, media, at.What.String())
+		}
+		return read(doc), nil
+	}
 }
 
 // detectMedia returns the media type by the first bytes of a document. said is the origin's type, if that is

@@ -85,11 +85,14 @@ func (m *Tracker) Clone() Tracker {
 func (m *Tracker) Check(now Core, at time.Time) Result {
 	first := !m.known()
 	now, omitted := keepSides(now, m.last.Lines, m.omitted)
-	if reason := m.replacement.reject(&now, &m.visible, first, at); reason != "" {
+	if reason := m.replacement.reject(&now, &m.visible, first, at); reason != "" && !now.Figure {
 		return Result{Kind: Failed, Reason: reason}
 	}
 	if m.seen.IsZero() {
 		m.seen = at // an update brought the visible version, and this is the first check
+	}
+	if now.Figure {
+		m.marks, m.returns = marks{}, returns{}
 	}
 	if !first {
 		now.align(m.visible.Lines)
@@ -100,7 +103,7 @@ func (m *Tracker) Check(now Core, at time.Time) Result {
 		m.stale = true
 		return Result{Kind: Stale} // nothing is learned: a replica that lags is not volatile
 	}
-	if !first && at.Sub(m.checked) <= maxCheckGap {
+	if !first && !now.Figure && at.Sub(m.checked) <= maxCheckGap {
 		all, edits := m.marks.learn(&m.last, &now)
 		m.returns.learn(m.last.Lines, now.Lines, all, edits, at)
 		next, patch, stable = m.marks.relevant(&m.visible, &now, &m.returns)

@@ -206,6 +206,9 @@ func (r *reading) Inspect(ctx context.Context, url string) (proxy.Inspection, er
 	}
 	isPage, o := proxy.KindOf(url) == proxy.KindPage, copied.offer
 	result := proxy.Inspection{Feed: !isPage && copied.feed != nil || o.Feed, Page: o.Page, Warning: o.Doubt, Redirected: o.Redirected}
+	if result.Counts = o.Counts; o.Missing != "" {
+		return result, &proxy.ReadError{URL: url, Kind: proxy.ErrNotPage, Reason: o.Missing}
+	}
 	if !isPage && !result.Feed {
 		if copied.state.Kind == coronapb.State_BROKEN { // a broken feed is not followed as a page
 			return result, r.trouble(url, copied.state.String(), copied.state.Detail)

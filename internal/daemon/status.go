@@ -333,6 +333,9 @@ func remedy(channel, state string, private bool) string {
 		}
 		return what + stop
 	case kindName(coronapb.State_BROKEN), kindName(coronapb.State_TOO_LARGE):
+		if rule, _ := feed.WhatCounts(channel); !rule.IsZero() {
+			return "compare what counts (" + rule.String() + ") with " + address + " in a browser, and subscribe with another selector" + stop
+		}
 		return "if this does not end, tell the owner of the site" + stop
 	case kindName(coronapb.State_LIMITED):
 		return "the node waits as long as the web server asks"
