@@ -146,12 +146,49 @@ func TestSubscribingToADoubtfulPageWarns(t *testing.T) {
 // The address of a page can be unwrapped as that of a feed can.
 func TestPagesAreReadLikeFeeds(t *testing.T) {
 	b := newTestServer(t)
-	const channel = "page+https://page.example/a?b=1"
-	b.node.publish(t, channel, rssDoc(1, 2))
-	for _, target := range []string{b.tokenTarget(channel), "/" + channel, "/feed?url=" + url.QueryEscape(channel)} {
-		if r := b.ask("GET", target); r.StatusCode != 200 || !strings.Contains(body(t, r), "Item 2") {
-			t.Errorf("%s: %d", target, r.StatusCode)
+	for _, channel := range []string{"page+https://page.example/a?b=1", "page+https://page.example/a%23?b=%25#select=%23a%20%5Bx%3D%22%26%22%5D"} {
+		b.node.publish(t, channel, rssDoc(1, 2))
+		read := b.server.ReadURL("", channel)
+		for _, target := range []string{read, "/" + inPath(channel), "/feed?url=" + url.QueryEscape(channel)} {
+			if r := b.ask("GET", target); r.StatusCode != 200 || !strings.Contains(body(t, r), "Item 2") {
+				t.Errorf("%s: %d", target, r.StatusCode)
+			}
 		}
+		if strings.Contains(read, "#") {
+			t.Errorf("%s has a fragment, which readers do not send", read)
+		}
+		if inner, ok := unwrapNodeAddress("https://nas.example" + read); !ok || inner != channel {
+			t.Errorf("%s leads to %q", read, inner)
+		}
+	}
+}
+
+// An address that says what counts on a page is tried before it is subscribed to: the form shows what counts, and
+// subscribes when that is confirmed.
+func TestWhatCountsIsShownFirst(t *testing.T) {
+	const channel = "page+https://page.example/#select=.price"
+	b := newTestServer(t)
+	b.node.inspections[channel] = Inspection{Page: true, Counts: []string{"49 € <now>", "59 €"}}
+	var answer SubscribeMessage
+	status, _, text := b.post("/subscribe", url.Values{"url": {"page+https://page.example/#select= .price"}})
+	if status != 200 || len(b.node.subscriptions()) != 0 || !strings.Contains(text, "49 € &lt;now&gt;") || !strings.Contains(text, `value="page&#43;`+channel[5:]+`"`) {
+		t.Errorf("the form answers %d %s, with %v", status, text, b.node.subscriptions())
+	}
+	if status, _, text = b.post("/subscribe", url.Values{"url": {channel}, "tried": {"1"}}); status != 303 || len(b.node.subscriptions()) != 1 {
+		t.Errorf("when confirmed it answers %d %s", status, text)
+	}
+	b = newTestServer(t)
+	b.node.inspections[channel] = Inspection{Page: true, Counts: []string{"49 €"}}
+	if status := b.call("POST", "subscribe", `{"url":"`+channel+`"}`, &answer); status != 200 || len(answer.Counts) != 1 || answer.URL != channel {
+		t.Errorf("the API answers %d %+v", status, answer)
+	}
+	const gone = "page+https://page.example/#select=.gone"
+	b.node.inspectErrors[gone] = &ReadError{URL: gone, Kind: ErrNotPage, Reason: "what counts is not on the page"}
+	if _, _, text := b.post("/subscribe", url.Values{"url": {gone}}); !strings.Contains(text, "what counts is not on the page") || len(b.node.subscriptions()) != 1 {
+		t.Errorf("nothing counts: %s", text)
+	}
+	if _, _, text := b.post("/subscribe", url.Values{"url": {"page+https://page.example/#select=..x"}}); !strings.Contains(text, "is not a selector that can be used") {
+		t.Errorf("a bad selector: %s", text)
 	}
 }
 

@@ -179,7 +179,7 @@ func newPageRunner(t *testing.T, bash, root string, build *buildCache) *pageRunn
 	www := filepath.Join(r.home, "public")
 	feed := `<rss version="2.0"><channel><title>Example</title><link>http://a.example/</link><description/>` +
 		`<item><guid>1</guid><title>One</title><description>Solar and battery</description></item></channel></rss>`
-	page := `<title>Releases</title><p>Version one was released, and nobody has found a fault in it yet.`
+	page := `<title>Releases</title><main><h2>Release 2</h2><p>Version one was released, and nobody has found a fault in it yet.`
 	r.site = httptest.NewServer(http.FileServer(http.Dir(www)))
 	t.Cleanup(r.site.Close)
 	for name, text := range map[string]string{

@@ -64,7 +64,7 @@ func TestStories(t *testing.T) {
 
 // documents holds what an origin serves besides its feeds, by path.
 var documents = map[string]script.Snapshot{
-	"/page":    {ContentType: "text/html", Body: []byte("<title>Terms</title><link rel=alternate type=application/rss+xml href=rss.xml><p>You owe us nothing.")},
+	"/page":    {ContentType: "text/html", Body: []byte("<title>Terms</title><link rel=alternate type=application/rss+xml href=rss.xml><p>You owe us nothing.<ul id=due><li>A smile<li>and 1.50 €</ul>")},
 	"/picture": {ContentType: "image/png", Body: []byte("\x89PNG\r\n\x1a\n")},
 	"/called":  {ContentType: "text/html", Body: []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR")},
 	"/program": {ContentType: "text/html", Body: []byte("<title>App</title><div id=root></div><script src=app.js></script>")},

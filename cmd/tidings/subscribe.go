@@ -21,7 +21,7 @@ type subscribeCommand struct {
 	Private    bool     `help:"Let only this node poll the feeds, and tell no other node their addresses. An address with a user name and a password (https://USER:PASSWORD@…) is private without this flag."`
 	HeaderFile string   `placeholder:"FILE" help:"Send the headers in this file (lines like Authorization: … or Cookie: …) with each poll. The feeds are private. Other users must not be able to read the file."`
 	Tag        []string `placeholder:"NAME" help:"A tag for the feeds, in place of the tags that they have. May be repeated. --tag= removes the tags."`
-	URLs       []string `arg:"" name:"url" help:"Addresses of feeds, or of pages that advertise a feed. page+https://… follows changes of the page itself."`
+	URLs       []string `arg:"" name:"url" help:"Addresses of feeds, or of pages that advertise a feed. page+https://… follows changes of the page itself, and page+https://…#select=CSS those of some elements."`
 }
 
 // Validate checks --least. An enum of kong would list "" as one of the values.

@@ -5,6 +5,7 @@
 // fetch to the next without saying anything.
 //
 //	Read     the core of any document            read.go
+//	Scope    only what the channel's rule names        scope.go, number.go
 //	HTML     the core of a page                  html.go, list.go, region.go, names.go, target.go, address.go, side.go
 //	Text, JSON, XML                              data.go
 //	Diff     the changes from core to core       patch.go, message.go
@@ -47,7 +48,8 @@
 //
 // # Parsing
 //
-// A page is parsed in one pass over its tokens, without a tree. Any depth is accepted, and only the open
+// A page is parsed in one pass over its tokens, without a tree. If its channel names elements, a pass before makes a
+// tree to find them (scope.go). Any depth is accepted, and only the open
 // elements are kept besides the text. core.go has the limits.
 //
 // The wire specification is pagepb/page.proto.
