@@ -285,8 +285,9 @@ func (sq *sequencer) judgePage(l *leaderState, from env.Peer, r observation, now
 	}
 	l.judging = true
 	l.inFlight++
-	rule, _ := feed.WhatCounts(l.url)       // an unreadable one has no view
-	r.page.core.Figure = rule.Number != nil // reports do not say it
+	if rule, _ := feed.WhatCounts(l.url); rule.Number != nil && !r.page.core.Figure { // a page by an unreadable rule is never read
+		r.page.core.Figure = true // reports do not say it
+	}
 	m, url := l.known.Page().Clone(), l.url
 	sq.worker.Do(func() {
 		r.verdict = r.page.judge(m, now)
