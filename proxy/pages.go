@@ -310,7 +310,7 @@ func (p *pages) showItem(e feed.Entry, base string) itemView {
 		}
 	}
 	return itemView{
-		Title: cmp.Or(feed.PlainTitle(m.Title), "(untitled)"), Link: p.sanitiser.link(m.Link), Author: m.Author,
+		Title: cmp.Or(feed.PlainTitle(m.Title), "(untitled)"), Link: p.sanitiser.link(m.Link), Author: m.Author(),
 		At: OptionalTime(at), Content: p.sanitiser.html(cmp.Or(m.Content, m.Summary)), Provenance: e.Provenance,
 		Withdrawn: e.Withdrawn,
 	}

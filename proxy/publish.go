@@ -191,7 +191,7 @@ func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error)
 	}
 	written, err := p.Write(r.Context(), address, feed.Meaning{
 		GUID: draft.ID, Link: draft.Link, Title: draft.Title, Summary: draft.Summary, Content: draft.Content,
-		Author: draft.Author, Published: published,
+		Authors: feed.AuthorNamed(draft.Author), Published: published,
 	})
 	if err == nil && written.Pending != "" {
 		written.Pending = oneLine(written.Pending)

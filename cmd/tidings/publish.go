@@ -245,7 +245,7 @@ func (w *feedWriter) publishFlags(ctx context.Context) error {
 		return err
 	}
 	it, err := feed.NewItem(cmp.Or(feed.FormatOf(p.Format), feed.RSS), feed.Meaning{
-		GUID: w.ID, Link: w.Link, Title: w.Title, Summary: w.Summary, Content: w.Content, Author: w.Author, Published: w.Date.Time,
+		GUID: w.ID, Link: w.Link, Title: w.Title, Summary: w.Summary, Content: w.Content, Authors: feed.AuthorNamed(w.Author), Published: w.Date.Time,
 	}, time.Now())
 	if errors.Is(err, feed.ErrLimit) {
 		return difference.TooLarge(len(w.Summary) + len(w.Content))

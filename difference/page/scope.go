@@ -10,7 +10,7 @@ import (
 	"tidings/internal/selection"
 )
 
-// What counts on a page may be a matter of elements (decision 020). A first pass over the tokens makes a tree, without
+// A channel may select elements of its page, or leave some out (decision 020). A first pass over the tokens makes a tree, without
 // text but that of :contains and :empty, and finds the elements that match. The reader then reads the page as
 // usual, and knows the elements by their numbers.
 

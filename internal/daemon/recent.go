@@ -86,7 +86,7 @@ func articleOf(s feedtree.Subscription, item *feed.Item) (a *cobra.Article, ok b
 	}
 	return &cobra.Article{
 		Feed: s.URL, FeedTitle: s.Title, FeedLink: feed.AbsoluteLink(base, s.Link), Language: s.Language,
-		ID: item.ID, Link: m.Link, Title: m.Title, Author: m.Author, Tags: m.Categories,
+		ID: item.ID, Link: m.Link, Title: m.Title, Author: m.Author(), Tags: m.Categories,
 		HTML: cmp.Or(m.Content, m.Summary), Published: published,
 	}, true
 }

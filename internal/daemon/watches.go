@@ -172,7 +172,7 @@ func entryOf(a *cobra.StoredArticle) feed.Entry {
 		Arrived: a.Received,
 		Meaning: &feed.Meaning{
 			GUID:  a.Feed + " " + a.ID.String(), // the server replaces it
-			Title: a.Title, Link: a.Link, Author: cmp.Or(a.Author, a.FeedTitle), Content: a.HTML, Published: a.Published, Categories: a.Tags,
+			Title: a.Title, Link: a.Link, Authors: feed.AuthorNamed(cmp.Or(a.Author, a.FeedTitle)), Content: a.HTML, Published: a.Published, Categories: a.Tags,
 		},
 		Source: &feed.Source{URL: a.Feed, Title: a.FeedTitle, Link: a.FeedLink},
 	}

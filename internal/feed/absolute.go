@@ -25,6 +25,9 @@ func absolute(base, ref string) string {
 	return resolve(base, ref)
 }
 
+// AbsoluteLink returns the page of a feed as an absolute address. base is the address of its document.
+func AbsoluteLink(base, link string) string { return absolute(base, link) }
+
 // absoluteXML returns a tidy document, or an item of one with the scope that it has there, with absolute addresses.
 // base is the address of the source.
 func absoluteXML(doc []byte, outer scope, base string) []byte {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What an item says survives in the other formats.
+// An item keeps its content when it is written in another format.
 func TestConvertedItems(t *testing.T) {
 	const base = "https://origin.example/dir/feed.xml"
 	atom := func(attributes, entry string) string {
@@ -75,23 +75,4 @@ func TestConvertedItems(t *testing.T) {
 			}
 		}
 	}
-}
-
-// The authors of an item are those of its meaning, whatever its content is.
-func FuzzAuthors(f *testing.F) {
-	f.Add(`<item><guid>/1</guid><author>a (b)</author><description>&lt;a href=b></description></item>`)
-	f.Add(`<item xml:base="x"><x:div xmlns:x="http://www.w3.org/1999/xhtml"><x:p xml:base="y"/></x:div></item>`)
-	f.Fuzz(func(t *testing.T, s string) {
-		clean, _ := dropInvalid([]byte(s))
-		doc, _, err := tidy(clean, nil, func([]byte, string) error { return nil })
-		if err != nil {
-			return
-		}
-		it := Item{Format: RSS, Raw: doc}
-		m, _ := it.Meaning(absoluteBase)
-		e := Entry{Item: it}
-		if names := e.authors(&m); m.Author != strings.Join(names, authorSeparator) {
-			t.Fatalf("%q are not %q", names, m.Author)
-		}
-	})
 }

@@ -73,8 +73,8 @@ func TestWordingIgnoresNumbersInTheText(t *testing.T) {
 	}
 }
 
-// What an item says in the vocabularies of media and podcasts alone is content: an edit of it is news, and a number
-// of views is none.
+// The description in elements of media or podcasts is content if the item has no other: an edit of it is news, and
+// another number of views is not.
 func TestEditsOfMediaDescriptionsAreNews(t *testing.T) {
 	item := func(description, views string) Item {
 		f, err := Parse([]byte(`<feed xmlns="http://www.w3.org/2005/Atom" xmlns:media="http://search.yahoo.com/mrss/"><title>Films</title><entry><id>f:1</id><title>Pier</title>`+

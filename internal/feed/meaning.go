@@ -12,11 +12,22 @@ import (
 // from an untrusted source.
 type Meaning struct {
 	GUID, Title, Link  string
-	Author             string
+	Authors            []string
 	Summary, Content   string
 	Published, Updated time.Time // zero if not given
 	Categories         []string
 	Enclosures         []Enclosure
+}
+
+// Author returns the authors in one text.
+func (m *Meaning) Author() string { return strings.Join(m.Authors, ", ") }
+
+// AuthorNamed returns the authors of an item that has at most one.
+func AuthorNamed(name string) []string {
+	if name == "" {
+		return nil
+	}
+	return []string{name}
 }
 
 // An Enclosure is a file that comes with an item.
@@ -35,8 +46,9 @@ func (e Enclosure) mediaType() string {
 // Meaning parses an item. It resolves addresses, also those within its content, relative to the innermost base
 // of the item, or else to base, the address of its document.
 //
-// What an item says may stand in elements of several vocabularies. Those of its own format count most, then those
-// of Atom and of Dublin Core, then those of podcasts and of media. Of equal ones the first that is not empty counts.
+// Several elements may give a field of an item, for example title, dc:title and media:title. An element of the
+// item's own format takes precedence over one of Atom or Dublin Core, and that over one for podcasts or media. Of
+// two with equal precedence, the first that is not empty is taken.
 func (it *Item) Meaning(base string) (Meaning, error) {
 	if it.Format == JSON {
 		return it.meaningOfJSON(base), nil
@@ -51,7 +63,6 @@ func (it *Item) Meaning(base string) (Meaning, error) {
 			r.child()
 		}
 	}
-	r.m.Author = strings.Join(r.authors, ", ")
 	if r.err != nil {
 		return r.m, fmt.Errorf("read item: %w", r.err)
 	}
@@ -64,7 +75,6 @@ type meaningReader struct {
 	document string // address of the document
 	format   Format
 	m        Meaning
-	authors  []string
 	ranks    map[any]rank // of the fields that are set, by their addresses
 }
 
@@ -216,10 +226,10 @@ func (r *meaningReader) author(of rank) {
 	name = strings.Join(strings.Fields(name), " ")
 	switch {
 	case name == "":
-	case r.take(&r.authors, of):
-		r.authors = []string{name}
-	case r.ranks[&r.authors] == of && !slices.Contains(r.authors, name):
-		r.authors = append(r.authors, name)
+	case r.take(&r.m.Authors, of):
+		r.m.Authors = []string{name}
+	case r.ranks[&r.m.Authors] == of && !slices.Contains(r.m.Authors, name):
+		r.m.Authors = append(r.m.Authors, name)
 	}
 }
 
@@ -306,7 +316,7 @@ func (it *Item) meaningOfJSON(base string) Meaning {
 	get := membersOf(it.Raw)
 	text := func(name string) string { return strings.TrimSpace(stringOf(get[name])) }
 	m := Meaning{
-		GUID: text("id"), Title: text("title"), Link: absolute(base, text("url")), Author: strings.Join(authorsOf(get), ", "),
+		GUID: text("id"), Title: text("title"), Link: absolute(base, text("url")), Authors: authorsOf(get),
 		Summary: escape(text("summary")), Content: absoluteHTML(base, text("content_html")),
 	}
 	if m.Content == "" {

@@ -43,7 +43,7 @@ func TestMeaningReadsAnItemInAnyVocabulary(t *testing.T) {
 		{"RSS with a prefix", `<r:rss xmlns:r="http://backend.userland.com/rss2"><r:channel><r:item><r:title>T</r:title><r:description>D</r:description></r:item></r:channel></r:rss>`, "summary", "D"},
 	} {
 		m := onlyItem(t, c.doc)
-		if got := map[string]string{"title": m.Title, "summary": m.Summary, "content": m.Content, "author": m.Author}[c.field]; got != c.want {
+		if got := map[string]string{"title": m.Title, "summary": m.Summary, "content": m.Content, "author": m.Author()}[c.field]; got != c.want {
 			t.Errorf("%s: the %s is %q, want %q", c.name, c.field, got, c.want)
 		}
 	}

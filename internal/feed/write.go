@@ -107,7 +107,7 @@ var ErrItem = errors.New("the item cannot be published")
 // when it changes. In Atom the id must be an address.
 func NewItem(f Format, m Meaning, at time.Time) (Item, error) {
 	for _, s := range []struct{ name, text string }{
-		{"id", m.GUID}, {"link", m.Link}, {"title", m.Title}, {"summary", m.Summary}, {"content", m.Content}, {"author", m.Author},
+		{"id", m.GUID}, {"link", m.Link}, {"title", m.Title}, {"summary", m.Summary}, {"content", m.Content}, {"author", m.Author()},
 	} {
 		if !utf8.ValidString(s.text) {
 			return Item{}, fmt.Errorf("%w: its %s is not in UTF-8", ErrItem, s.name)

@@ -97,7 +97,7 @@ func TestMeaning(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.GUID != "tag:2" || m.Title != "Second" || m.Link != "https://example.org/2?utm_source=rss" || m.Author != "Ann" ||
+	if m.GUID != "tag:2" || m.Title != "Second" || m.Link != "https://example.org/2?utm_source=rss" || m.Author() != "Ann" ||
 		m.Summary != "<p>Hello <b>world</b> & all</p>" || m.Content != "<p>Hello world</p>" ||
 		!m.Published.Equal(time.Date(2026, 11, 1, 9, 0, 0, 0, time.UTC)) || !slices.Equal(m.Categories, []string{"a < b"}) ||
 		!slices.Equal(m.Enclosures, []Enclosure{{"https://cdn.example.org/a.mp3?sig=1", "audio/mpeg", "7"}}) {
@@ -183,7 +183,7 @@ func BenchmarkMeaning(b *testing.B) {
 // TestEntriesTakenFromOtherFeedsSayFromWhich writes entries with a Source in every format.
 func TestEntriesTakenFromOtherFeedsSayFromWhich(t *testing.T) {
 	entry := Entry{
-		Meaning: &Meaning{GUID: "urn:uuid:1", Title: "A & B", Link: "https://x.org/1", Author: "Jo", Content: "<p>c</p>", Published: time.Unix(1.7e9, 0), Categories: []string{"t"}},
+		Meaning: &Meaning{GUID: "urn:uuid:1", Title: "A & B", Link: "https://x.org/1", Authors: []string{"Jo"}, Content: "<p>c</p>", Published: time.Unix(1.7e9, 0), Categories: []string{"t"}},
 		Source:  &Source{URL: "https://x.org/feed?a&b", Title: "X < Y", Link: "https://x.org/"},
 	}
 	for f, want := range map[Format]string{
@@ -208,14 +208,14 @@ func TestEntriesTakenFromOtherFeedsSayFromWhich(t *testing.T) {
 			t.Fatalf("%s: %d items, repaired %q:\n%s", f, len(got.Items), got.Repaired, doc)
 		}
 		m, err := got.Items[0].Meaning("")
-		if err != nil || m.GUID != "urn:uuid:1" || m.Title != "A & B" || m.Link != "https://x.org/1" || m.Content != "<p>c</p>" || m.Author != "Jo" {
+		if err != nil || m.GUID != "urn:uuid:1" || m.Title != "A & B" || m.Link != "https://x.org/1" || m.Content != "<p>c</p>" || m.Author() != "Jo" {
 			t.Errorf("%s: %+v, %v", f, m, err)
 		}
 	}
 }
 
 func TestNewItemHasItsContent(t *testing.T) {
-	m := Meaning{GUID: "tag:example.org,2026:1", Title: "A & B", Link: "https://example.org/1", Summary: "S", Content: "<p>C</p>", Author: "Ann", Published: time.Unix(1.7e9, 0).UTC()}
+	m := Meaning{GUID: "tag:example.org,2026:1", Title: "A & B", Link: "https://example.org/1", Summary: "S", Content: "<p>C</p>", Authors: []string{"Ann"}, Published: time.Unix(1.7e9, 0).UTC()}
 	for f := RSS; f <= JSON; f++ {
 		it, err := NewItem(f, m, time.Unix(1.78e9, 0))
 		if err != nil {
@@ -279,7 +279,7 @@ func TestNewItemRefusesInvalidContent(t *testing.T) {
 		says string
 	}{
 		{Meaning{Title: "T"}, "neither id nor link"}, // nobody could recognise it again
-		{Meaning{GUID: id, Author: "Ann"}, "neither title nor content"},
+		{Meaning{GUID: id, Authors: []string{"Ann"}}, "neither title nor content"},
 		{Meaning{Link: id, Title: " ", Content: "\n"}, "neither title nor content"},
 		{Meaning{GUID: id, Title: "caf\xe9"}, "title is not in UTF-8"},
 		{Meaning{GUID: id, Title: "T", Content: "\xff"}, "content is not in UTF-8"},

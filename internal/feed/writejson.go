@@ -139,7 +139,7 @@ func (d *Document) itemJSON(e *Entry) []byte {
 	if !m.Published.IsZero() && m.Published.Year() < 10000 {
 		it.Published = m.Published.Format(time.RFC3339)
 	}
-	for _, name := range e.authors(&m) {
+	for _, name := range m.Authors {
 		it.Authors = append(it.Authors, jsonAuthor{name})
 	}
 	if m.Content != "" {

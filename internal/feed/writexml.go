@@ -342,7 +342,7 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 			b.WriteString("\n<" + name + ">" + htmlText(s) + "</" + name + ">")
 		}
 	}
-	date, authors := e.date(&m), e.authors(&m)
+	date := e.date(&m)
 	switch w.head.Format {
 	case Atom:
 		b.WriteString("<entry" + Binding{"", w.uri}.attribute() + ">")
@@ -352,10 +352,10 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 		if y := m.Published.Year(); !m.Published.IsZero() && y > 0 && y < 10000 {
 			element("published", m.Published.Format(time.RFC3339))
 		}
-		if len(authors) == 0 {
-			authors = []string{cmp.Or(w.d.Head.Title, "unknown")} // Atom requires one
+		if len(m.Authors) == 0 {
+			m.Authors = []string{cmp.Or(w.d.Head.Title, "unknown")} // Atom requires one
 		}
-		for _, name := range authors {
+		for _, name := range m.Authors {
 			b.WriteString("\n<author>" + tag("name", name) + "</author>")
 		}
 		if m.Link != "" {
@@ -391,7 +391,7 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 		b.WriteString("\n" + tag("title", m.Title) + "\n" + tag("link", m.Link))
 		html("description", m.Summary)
 		element("dc:date", e.published(&m).Format(time.RFC3339))
-		for _, name := range authors {
+		for _, name := range m.Authors {
 			element("dc:creator", name)
 		}
 		html("content:encoded", m.Content)
@@ -408,7 +408,7 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 		if !date.Equal(e.published(&m)) {
 			b.WriteString("\n<atom:updated" + Binding{"atom", nsAtom}.attribute() + ">" + date.Format(time.RFC3339) + "</atom:updated>")
 		}
-		for _, name := range authors {
+		for _, name := range m.Authors {
 			element("dc:creator", name)
 		}
 		for _, c := range m.Categories {

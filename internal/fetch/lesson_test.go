@@ -277,7 +277,7 @@ func TestAddressesOfAnotherFamilyAreTriedFirst(t *testing.T) {
 	}
 }
 
-// What is learned is forgotten when it becomes too much.
+// A client that has learned about too many hosts forgets them all.
 func TestLessonsAreBounded(t *testing.T) {
 	c := New(Config{}, nil)
 	for i := range 3 * maxLessons {
