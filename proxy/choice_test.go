@@ -183,8 +183,8 @@ func TestWhatCountsIsShownFirst(t *testing.T) {
 		t.Errorf("the API answers %d %+v", status, answer)
 	}
 	const gone = "page+https://page.example/#select=.gone"
-	b.node.inspectErrors[gone] = &ReadError{URL: gone, Kind: ErrNotPage, Reason: "what counts is not on the page"}
-	if _, _, text := b.post("/subscribe", url.Values{"url": {gone}}); !strings.Contains(text, "what counts is not on the page") || len(b.node.subscriptions()) != 1 {
+	b.node.inspectErrors[gone] = &ReadError{URL: gone, Kind: ErrNotPage, Reason: "nothing on the page counts"}
+	if _, _, text := b.post("/subscribe", url.Values{"url": {gone}}); !strings.Contains(text, "nothing on the page counts") || len(b.node.subscriptions()) != 1 {
 		t.Errorf("nothing counts: %s", text)
 	}
 	if _, _, text := b.post("/subscribe", url.Values{"url": {"page+https://page.example/#select=..x"}}); !strings.Contains(text, "is not a selector that can be used") {

@@ -28,11 +28,11 @@ const (
 )
 
 // ErrNothing says that what the channel asks for is not on the page.
-var ErrNothing = errors.New("what counts is not on the page")
+var ErrNothing = errors.New("nothing on the page counts")
 
 // nothing returns an error for a parameter of a rule that finds nothing to read.
 func nothing(name string, rule *selection.Rule, found string) error {
-	return fmt.Errorf("%w: by %s, %s= finds %s: compare it with the page in a browser", ErrNothing, rule.String(), name, found)
+	return fmt.Errorf("%w: %s in #%s finds %s: compare it with the page in a browser", ErrNothing, name, rule.String(), found)
 }
 
 // scoped is what a rule says of an element.

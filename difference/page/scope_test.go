@@ -42,14 +42,14 @@ func TestWhatCounts(t *testing.T) {
 		{"select=table > tbody > tr:nth-child(2) > td:first-child", "Price"},
 		{"select=body > main td:contains('red')", "red"},
 		{"select=ul, li:first-child", "[One](/1)|[Two](/2)|[Three](/3)"},
-		{"select=h2", "!by select=h2, select= finds no element"},
-		{"select=.ad&omit=main", "!select= finds no element"},
+		{"select=h2", "!select in #select=h2 finds no element"},
+		{"select=.ad&omit=main", "!select in #omit=main&select=.ad finds no element"},
 		{"select=title", "!elements without text"},
 		{"number=.now", "1049.9"},
 		{"number=.price", "60"},
 		{"number=.price&omit=td", "99"},
 		{"number=h1", "!an element without a number"},
-		{"number=h2<5", "!number= finds no element"},
+		{"number=h2<5", "!number in #number=h2%3C5 finds no element"},
 	} {
 		core, err := Read([]byte(shop), "text/html", Location{What: mustRule(t, c.rule)})
 		if part, fails := strings.CutPrefix(c.want, "!"); fails {
