@@ -37,6 +37,7 @@ func TestCostlyQueriesAreRefused(t *testing.T) {
 		"a phrase of 2,000 words":     {`"` + strings.Repeat("w ", 2000) + `"`, "more than 256 words"},
 		"a phrase of 1,300 signs":     {`"` + strings.Repeat("東", 1300) + `"`, "more than 256 words"},
 		"300 stems":                   {strings.Repeat("~running ", 300), "more than 256 words"},
+		"4,000 minus signs":           {strings.Repeat("-", 4000) + "a", "nested parentheses"},
 		"a million clauses":           {strings.Repeat("(a OR b) ", 20), "combinations"},
 		"2¹²⁸ clauses":                {strings.Repeat("(a OR b)", 128), "combinations"},
 		"as many by De Morgan":        {"x " + strings.Repeat("-(a b) ", 20), "combinations"},
