@@ -215,7 +215,9 @@ func TestBodiesAreUnpackedAndBounded(t *testing.T) {
 		{name: "a charset", encoding: "UTF-8", body: "<rss/>", want: "<rss/>"},
 		{name: "nothing, said to be br", encoding: "br"},
 
-		{name: "no br", encoding: "br", body: "<rss/>", err: env.ErrEncoding},
+		{name: "no br", encoding: "br", body: "<rss/>", want: "<rss/>"},
+		{name: "no br, with a mark", encoding: "br", body: "\ufeff<rss/>", want: "\ufeff<rss/>"},
+		{name: "br that begins as a list", encoding: "br", body: "[\xff\xff\x00" + "\x00", err: env.ErrEncoding},
 		{name: "br, broken off", encoding: "br", body: packWith("br", random)[:20], err: env.ErrBroken},
 		{name: "zstd, broken off", encoding: "zstd", body: packWith("zstd", random)[:20], err: env.ErrBroken},
 		{name: "packed badly", encoding: "gzip", body: string(flipped), err: env.ErrEncoding},

@@ -34,6 +34,7 @@ func (j *job) redirect(resp *http.Response) (*target, env.Answer) {
 	j.public = j.public || !j.private
 	j.hops = append(j.hops, j.visit(j.target))
 	j.keepCookies(resp)
+	j.plain = ""
 	address, err := feed.Resolve(j.target.url, location)
 	if rest, plain := strings.CutPrefix(address, "http:"); err == nil && plain && j.target.scheme == "https" {
 		j.plain = address
@@ -107,10 +108,10 @@ func (t target) siteURL() *url.URL {
 	return &url.URL{Scheme: t.scheme, Host: t.host, Path: path}
 }
 
-// onlyPlain returns the answer to a job that was redirected from HTTPS to HTTP, if HTTPS does not work
-// there. It names the address, because only the subscriber can decide to trust it.
+// onlyPlain returns the answer to a job that was last redirected from HTTPS to HTTP, if HTTPS does not work
+// there. That a document is gone for good is believed. It names the address, because only the subscriber can decide to trust it.
 func (j *job) onlyPlain(a env.Answer) env.Answer {
-	works := a.Err == "" && (a.Status < 400 || a.Status == http.StatusTooManyRequests || a.Status >= 500)
+	works := a.Err == "" && (a.Status < 400 || a.Status == http.StatusGone || a.Status == http.StatusTooManyRequests || a.Status >= 500)
 	if j.plain == "" || works || a.Err == env.ErrBusy {
 		return a
 	}

@@ -1,8 +1,11 @@
 package fetch
 
 import (
+	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -185,4 +188,56 @@ func TestBodiesOfRedirectsAreNotRead(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	})
+}
+
+// A redirect from HTTPS to HTTP is followed by HTTPS. If HTTPS does not work there, the answer names the
+// address that does. What comes after a further redirect has nothing to do with it.
+func TestHTTPSIsKeptOverRedirects(t *testing.T) {
+	for path, c := range map[string]struct {
+		status     int
+		class, say string
+	}{
+		"/news":    {status: 200},
+		"/missing": {class: env.ErrRedirect, say: "subscribe to http://a.example/missing"},
+		"/gone":    {status: 410},
+		"/busy":    {status: 503},
+		"/onward":  {status: 404},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := web{"a.example": func(w http.ResponseWriter, r *http.Request) {
+				switch r.URL.Path {
+				case "/start":
+					w.Header().Set("Location", "http://a.example"+path)
+					w.WriteHeader(301)
+				case "/onward":
+					w.Header().Set("Location", "https://a.example/last")
+					w.WriteHeader(301)
+				case "/last", "/missing":
+					w.WriteHeader(404)
+				case "/gone":
+					w.WriteHeader(410)
+				case "/busy":
+					w.WriteHeader(503)
+				}
+			}}.open(t, Config{})
+			defer w.close()
+			cert, pool := certificate(t, "a.example", -24*365*100, 24*365*100)
+			plain := w.public.DialContext
+			w.any.TLSClientConfig = &tls.Config{RootCAs: pool}
+			w.any.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if addr != "a.example:443" {
+					t.Errorf("%s: dialled %s", path, addr)
+				}
+				conn, err := plain(ctx, network, "a.example")
+				if err != nil {
+					return nil, err
+				}
+				return tlsInFront(conn, cert), nil
+			}
+			a := w.get(env.Request{URL: "https://a.example/start"})
+			if a.Err != c.class || c.class == "" && a.Status != c.status || !strings.Contains(a.Message, c.say) {
+				t.Errorf("%s: %+v", path, a)
+			}
+		})
+	}
 }

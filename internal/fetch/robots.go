@@ -77,6 +77,8 @@ func (c *Client) forgetRules() {
 func (c *Client) storeRules(r *rules, a env.Answer) {
 	life := rulesTTL
 	switch {
+	case a.Err == env.ErrBusy: // this node has not asked
+		r.failed, life = &a, 0
 	case a.Err != "" || a.Status >= http.StatusInternalServerError || a.Status == http.StatusTooManyRequests:
 		a.Message = "robots.txt cannot be read: " + a.Message
 		r.failed, life = &a, rulesRetry

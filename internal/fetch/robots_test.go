@@ -101,6 +101,33 @@ func TestRobotsAreObeyedWhereAPageHasMoved(t *testing.T) {
 	})
 }
 
+// If this node has not asked for a robots.txt, because it is too busy, the rules are still unknown.
+func TestRulesThatWereNotAskedForAreNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open := make(chan bool)
+		b := web{"a.example:80": func(_ http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/slow" {
+				<-open
+			}
+		}}.open(t, Config{HostWaiting: 1})
+		defer b.close()
+		for range hostRequests + 1 {
+			b.Fetch(1, env.Request{URL: "http://a.example/slow"})
+			time.Sleep(time.Minute / 20) // virtual, so that another request may start
+		}
+		if a := b.get(env.Request{URL: "http://a.example/page", Robots: true}); a.Err != env.ErrBusy {
+			t.Errorf("while all wait: %+v", a)
+		}
+		close(open)
+		for range hostRequests + 1 {
+			<-b.answers
+		}
+		if a := b.get(env.Request{URL: "http://a.example/page", Robots: true}); a.Status != 200 {
+			t.Errorf("afterwards: %+v", a)
+		}
+	})
+}
+
 // The number of cached rules is bounded.
 func TestRulesAreBounded(t *testing.T) {
 	c := New(Config{}, func(env.Handle, env.Answer) {})

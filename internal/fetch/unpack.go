@@ -24,6 +24,10 @@ const (
 	maxWindow = 8 << 20
 )
 
+// headSize is how many bytes tell whether a document is compressed. The shorter it is, the more often a
+// compressed document begins like a text.
+const headSize = 16
+
 var errDamaged = errors.New("the document's compression is damaged")
 
 // unpack returns a reader of a document without its compressions, which encodings name. Web servers, and
@@ -66,7 +70,7 @@ func (u *unpacker) Read(p []byte) (int, error) {
 
 // begin finds out which compression there is. The first bytes tell more than the header.
 func (u *unpacker) begin() (err error) {
-	head, err := u.in.Peek(4)
+	head, err := u.in.Peek(headSize)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -75,7 +79,7 @@ func (u *unpacker) begin() (err error) {
 		u.out, err = gzip.NewReader(u.in)
 		return err
 	case len(head) == 0:
-	case u.coding == "br":
+	case u.coding == "br" && !isText(head):
 		u.out = brotli.NewReader(u.in)
 		return nil
 	case u.coding == "zstd" && bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
@@ -97,9 +101,10 @@ func isZlib(head []byte) bool {
 	return len(head) >= 2 && head[0]&0x0f == 8 && (int(head[0])<<8|int(head[1]))%31 == 0
 }
 
-// isText reports whether a document begins as plain XML or JSON does.
+// isText reports whether a document begins as plain XML, HTML or JSON does.
 func isText(head []byte) bool {
-	return strings.IndexByte("<{[ \t\r\n", head[0]) >= 0 &&
+	head = bytes.TrimPrefix(head, []byte("\ufeff"))
+	return len(head) > 0 && strings.IndexByte("<{[ \t\r\n", head[0]) >= 0 &&
 		!slices.ContainsFunc(head, func(c byte) bool { return (c < ' ' || c > '~') && c != '\t' && c != '\r' && c != '\n' })
 }
 
