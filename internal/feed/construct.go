@@ -22,23 +22,39 @@ type textConstruct struct {
 func (r *meaningReader) textConstruct(of rank) textConstruct {
 	c := textConstruct{base: r.base()}
 	media := strings.ToLower(strings.TrimSpace(r.value("type")))
-	mode := strings.ToLower(r.value("mode"))
+	major, _, isType := strings.Cut(media, "/")
+	isBase64 := strings.EqualFold(r.value("mode"), "base64") // as Atom 0.3 says it
 	c.isHTML = strings.Contains(media, "html") || r.uri == nsXHTML
 	switch {
 	case isAtom(r.uri) || r.format == Atom && of == ownRank:
-		major, _, isMedia := strings.Cut(media, "/")
-		c.isHidden = isMedia && major != "text" && !c.isHTML && !strings.HasSuffix(media, "xml")
+		c.isHidden = isType && major != "text" && !c.isHTML && !strings.HasSuffix(media, "xml")
+		isBase64 = isBase64 || c.isHidden && major == "application" // RFC 4287, 4.1.3.3
 	case isMedia(r.uri): // plain text, unless it has a type
 	default:
 		c.isHTML, c.isGuess = true, true
 	}
 	r.inner(&c)
-	if mode == "base64" {
-		decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(c.text), ""))
-		clean, _ := dropInvalid(decoded)
-		c.text, c.isHidden = string(clean), c.isHidden || err != nil
+	if isBase64 {
+		c.decode()
 	}
 	return c
+}
+
+// decode decodes a text in base64. Of a text whose media type is none of a text, nobody says whether it is HTML. What
+// is no text, such as a picture, stays hidden.
+func (c *textConstruct) decode() {
+	decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(c.text), ""))
+	text, isBinary := dropInvalid(decoded)
+	switch {
+	case err != nil:
+		c.isHidden = true
+		return
+	case c.isHidden && isBinary:
+		return
+	case c.isHidden:
+		c.isHidden, c.isHTML, c.isGuess = false, true, true
+	}
+	c.text = string(text)
 }
 
 // inner reads the content of the element that starts.

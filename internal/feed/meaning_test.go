@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 )
@@ -84,6 +85,24 @@ func TestMeaningHasHTMLWithAbsoluteAddresses(t *testing.T) {
 	} {
 		if m := onlyItem(t, c.doc); m.Content != c.want {
 			t.Errorf("%s: the content is\n%s, want\n%s", c.doc, m.Content, c.want)
+		}
+	}
+}
+
+func TestMeaningReadsBase64(t *testing.T) {
+	entry := func(of, attrs string, text string) string {
+		return atomEntry("", `<id>1</id><`+of+` `+attrs+`>`+base64.StdEncoding.EncodeToString([]byte(text))+"\n</"+of+`>`)
+	}
+	for _, c := range []struct{ name, doc, title, content string }{
+		{"as Atom 0.3 says it", entry("content", `mode="base64" type="text/html"`, "<b>a</b>\x01"), "", "<b>a</b>"},
+		{"as Atom 1.0 implies it", entry("content", `type="application/octet-stream"`, "<b>a</b>"), "", "<b>a</b>"},
+		{"in a title", entry("title", `type="application/octet-stream"`, "<b>a</b> &lt; b"), "a < b", ""},
+		{"a picture", entry("content", `type="image/png"`, "\x89PNG"), "", ""},
+		{"a picture of no declared type", entry("content", `type="application/octet-stream"`, "\x89PNG\x00"), "", ""},
+		{"a text of another kind", atomEntry("", `<id>1</id><content type="application/json">{"a":1}</content>`), "", ""},
+	} {
+		if m := onlyItem(t, c.doc); m.Title != c.title || m.Content != c.content {
+			t.Errorf("%s: the title is %q and the content %q, want %q and %q", c.name, m.Title, m.Content, c.title, c.content)
 		}
 	}
 }
