@@ -61,8 +61,8 @@ func readHeadXML(format Format, raw []byte) (Head, error) {
 		}
 	}
 	w := headWalk(format, raw)
-	for w.next() {
-		switch w.name {
+	for w.wantsTitle = true; w.next(); w.wantsTitle = h.Title == "" {
+		switch strings.ToLower(w.name) {
 		case "title":
 			w.setFirst(&h.Title)
 		case "description", "subtitle", "tagline":
@@ -92,6 +92,8 @@ type headWalker struct {
 	content string
 	parts   []string // texts of the child's own children
 	outer   int
+
+	wantsTitle bool // a title is read as that of an item, to plain text
 }
 
 func headWalk(format Format, raw []byte) *headWalker {
@@ -108,6 +110,11 @@ func (w *headWalker) next() bool {
 			w.outer = 3 // the channel ended; a second channel, or an RSS 1.0 image, is ignored
 		case w.starts() && w.depth() == w.outer+1:
 			w.startChild()
+			if w.wantsTitle && strings.EqualFold(w.name, "title") {
+				r := meaningReader{walker: w.walker, format: w.format}
+				w.content = r.textConstruct(ownRank).plain()
+				return true
+			}
 			text.Reset()
 		case w.ends() && w.depth() == w.outer+1:
 			if w.content == "" {

@@ -153,6 +153,20 @@ func TestAFeedThatBreaksOffBehindItsItems(t *testing.T) {
 	}
 }
 
+func TestTheTitleOfAHeadIsPlainText(t *testing.T) {
+	for _, c := range []struct{ doc, want string }{
+		{`<rss><channel><TITLE>News &lt;i&gt;of the&lt;/i&gt; R&amp;amp;D</TITLE><item>a</item></channel></rss>`, "News of the R&D"},
+		{`<rss><channel><title> </title><title>Second</title><title>Third</title></channel></rss>`, "Second"},
+		{`<feed xmlns="http://www.w3.org/2005/Atom"><title type="html">&lt;b&gt;T&lt;/b&gt;</title></feed>`, "T"},
+		{`<feed xmlns="http://www.w3.org/2005/Atom"><title>&lt;b&gt;T&lt;/b&gt;</title></feed>`, "<b>T</b>"},
+		{`<feed xmlns="http://purl.org/atom/ns#"><title mode="base64">VA==</title></feed>`, "T"},
+	} {
+		if f := parse(t, c.doc); f.Head.Title != c.want {
+			t.Errorf("%s: the title is %q, want %q", c.doc, f.Head.Title, c.want)
+		}
+	}
+}
+
 func TestAHeadWithATitleOfDublinCoreAndABase(t *testing.T) {
 	f := parse(t, `<feed xmlns="http://www.w3.org/2005/Atom" xmlns:dc="http://purl.org/dc/elements/1.1/" xml:base="https://other.example/a/"><dc:title>Harbour</dc:title><link href="b"/></feed>`)
 	if f.Head.Title != "Harbour" || f.Head.Link != "https://other.example/a/b" {
