@@ -1,13 +1,15 @@
 package feed
 
 import (
+	"regexp"
 	"strings"
 	"time"
 )
 
 // dateLayouts are the forms of dates that feeds have, without the day of the week and with numeric time zones.
 var dateLayouts = []string{
-	time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05-0700", "2006-01-02T15:04:05", "2006-01-02T15:04",
+	time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05-0700", "2006-01-02T15:04:05 -0700", "2006-01-02T15:04:05",
+	"2006-01-02T15:04",
 	"2006-01-02 15:04:05 -0700", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02",
 	"2006-1-2", "2006-01", "20060102", "2006", "2006/01/02 15:04:05", "2006/01/02",
 	"2 Jan 2006 15:04:05 -0700", "2 Jan 2006 15:04 -0700", "2 Jan 2006 15:04:05", "2 Jan 2006 15:04", "2 Jan 2006",
@@ -29,13 +31,17 @@ func parseDate(s string) time.Time {
 	if len(s) > 128 { // no form is as long
 		return time.Time{}
 	}
+	s = spacedTime.ReplaceAllString(withoutComments(s), "${1}T$2")
 	words := strings.Fields(strings.ReplaceAll(s, ",", " "))
 	if len(words) > 1 && isDay(words[0]) {
 		words = words[1:]
 	}
 	for i, w := range words {
+		w = strings.ToUpper(w)
 		if zone, ok := zones[w]; ok && i > 0 {
 			words[i] = zone
+		} else if len(w) == 1 && w[0] >= 'A' { // RFC 822 has letters for zones; RFC 5322, 4.3, says that they tell nothing
+			words[i] = "+0000"
 		} else if rest, ok := strings.CutPrefix(w, "GMT"); ok && rest != "" {
 			words[i] = strings.ReplaceAll(rest, ":", "")
 		} else if len(w) == len("+00:00") && (w[0] == '+' || w[0] == '-') && w[3] == ':' {
@@ -54,9 +60,29 @@ func parseDate(s string) time.Time {
 // isDay reports whether a word begins with the English name of a day of the week.
 func isDay(word string) bool {
 	for day := time.Sunday; day <= time.Saturday; day++ {
-		if strings.HasPrefix(word, day.String()[:3]) {
+		if len(word) >= 3 && strings.EqualFold(word[:3], day.String()[:3]) {
 			return true
 		}
 	}
 	return false
+}
+
+// spacedTime finds the T of a time with white space around it.
+var spacedTime = regexp.MustCompile(`(\d)\s*T\s*(\d)`)
+
+// withoutComments returns a date without the comments that mail allows (RFC 5322, 3.2.2), such as "(Pacific Daylight
+// Time)".
+func withoutComments(s string) string {
+	depth := 0
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '(':
+			depth++
+		case r == ')' && depth > 0:
+			depth--
+		case depth == 0:
+			return r
+		}
+		return ' '
+	}, s)
 }
