@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+	"golang.org/x/text/encoding/charmap"
 )
 
 // A textConstruct is the content of an element that is a text for people (RFC 4287, 3.1).
@@ -33,11 +34,23 @@ func (r *meaningReader) textConstruct(of rank) textConstruct {
 	default:
 		c.isHTML, c.isGuess = true, true
 	}
-	r.inner(&c)
+	r.inner(&c, media == "html")
 	if isBase64 {
 		c.decode()
 	}
+	c.text, c.markup = withoutControls(c.text), withoutControls(c.markup)
 	return c
+}
+
+// withoutControls returns a text with the characters that its author has typed. Some programs take Windows-1252 for
+// Latin-1, and make control characters, which no text has, of quotation marks and dashes.
+func withoutControls(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 0x80 && r < 0xa0 {
+			return charmap.Windows1252.DecodeByte(byte(r))
+		}
+		return r
+	}, s)
 }
 
 // decode decodes a text in base64. Of a text whose media type is none of a text, nobody says whether it is HTML. What
@@ -57,18 +70,19 @@ func (c *textConstruct) decode() {
 	c.text = string(text)
 }
 
-// inner reads the content of the element that starts.
-func (r *meaningReader) inner(c *textConstruct) {
+// inner reads the content of the element that starts. isEscaped says that its markup must be escaped.
+func (r *meaningReader) inner(c *textConstruct, isEscaped bool) {
 	var (
 		text, markup strings.Builder
 		depth        = r.depth()
-		tops         = 0     // elements directly within
+		tops, all    = 0, 0  // elements directly within, and at any depth
 		beside       = false // there is text beside them
 		from, to     int     // the content of a <div> in markup
 	)
 	for r.step() && (!r.ends() || r.depth() > depth) {
 		switch {
 		case r.starts():
+			all++
 			if r.depth() == depth+1 {
 				tops++
 			}
@@ -93,6 +107,7 @@ func (r *meaningReader) inner(c *textConstruct) {
 	c.text = text.String()
 	switch {
 	case tops == 0:
+	case isEscaped && all == 1 && !beside && to > 0: // a wrapper that Atom does not allow, around what it requires
 	case tops == 1 && !beside && to > 0: // the wrapper that Atom requires
 		c.markup = markup.String()[from:to]
 	default:

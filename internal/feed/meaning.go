@@ -154,6 +154,9 @@ func (r *meaningReader) child() {
 	case "author", "creator":
 		r.author(of)
 	case "pubdate", "published", "issued", "created", "date":
+		if name == "created" { // perhaps long before it was published
+			of = mediaRank
+		}
 		r.setDate(&r.m.Published, r.textConstruct(of).text, of)
 	case "updated", "modified":
 		r.setDate(&r.m.Updated, r.textConstruct(of).text, of)
@@ -173,19 +176,21 @@ func (r *meaningReader) enclosure(address string) {
 	}
 }
 
+// link reads a link. Of pages in several forms a reader wants the one in HTML.
 func (r *meaningReader) link(of rank) {
-	base := r.base()
+	base, rel, media := r.base(), r.value("rel"), strings.ToLower(r.value("type"))
 	href, isAtomLink := r.attr("href")
-	address := strings.TrimSpace(unescape(href))
-	switch rel := r.value("rel"); {
-	case isAtomLink && rel == "enclosure":
+	address := unescape(href)
+	if !isAtomLink {
+		address = r.textConstruct(of).text
+	}
+	switch address = strings.TrimSpace(address); rel {
+	case "enclosure":
 		r.enclosure(address)
-	case rel != "" && rel != "alternate":
-	case !isAtomLink:
-		if address = strings.TrimSpace(r.textConstruct(of).text); address != "" {
-			r.setString(&r.m.Link, absolute(base, address), of)
+	case "", "alternate":
+		if media != "" && !strings.Contains(media, "html") {
+			of = mediaRank
 		}
-	default:
 		r.setString(&r.m.Link, absolute(base, address), of)
 	}
 }
@@ -233,11 +238,16 @@ func (r *meaningReader) author(of rank) {
 	}
 }
 
-// authorName returns the name in an author of RSS, such as "address (name)" or "name <address>".
+// authorName returns the name in an author of RSS, such as "address (name)", "name (address)" or "name <address>".
 func authorName(s string) string {
 	s = strings.TrimSpace(s)
-	if before, name, ok := strings.Cut(strings.TrimSuffix(s, ")"), "("); ok && strings.Contains(before, "@") {
-		return cmp.Or(strings.TrimSpace(name), strings.TrimSpace(before))
+	before, inner, ok := strings.Cut(strings.TrimSuffix(s, ")"), "(")
+	before, inner = strings.TrimSpace(before), strings.TrimSpace(inner)
+	switch {
+	case ok && strings.Contains(before, "@"):
+		return cmp.Or(inner, before)
+	case ok && strings.Contains(inner, "@"):
+		return cmp.Or(before, inner)
 	}
 	if name, address, ok := strings.Cut(s, "<"); ok && strings.Contains(address, "@") {
 		return cmp.Or(strings.TrimSpace(name), strings.Trim(address, "<> "))

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+	"time"
 )
 
 const mediaBindings = ` xmlns:media="http://search.yahoo.com/mrss/" xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:itunes="http://www.itunes.com/dtds/podcast-1.0.dtd" xmlns:atom="http://www.w3.org/2005/Atom"`
@@ -40,6 +41,7 @@ func TestMeaningReadsAnItemInAnyVocabulary(t *testing.T) {
 		{"Atom in RSS", rssItem(`<atom:title type="html">T &amp;amp; U</atom:title>`), "title", "T & U"},
 		{"an author of a podcast", rssItem(`<title>T</title><itunes:author>Ann</itunes:author>`), "author", "Ann"},
 		{"an author with an address", rssItem(`<title>T</title><author>ann@site.example (Ann)</author>`), "author", "Ann"},
+		{"an author with an address behind the name", rssItem(`<title>T</title><author>Ann (ann@site.example)</author>`), "author", "Ann"},
 		{"content without a namespace", rssItem(`<title>T</title><encoded>long</encoded><description>short</description>`), "content", "long"},
 		{"RSS with a prefix", `<r:rss xmlns:r="http://backend.userland.com/rss2"><r:channel><r:item><r:title>T</r:title><r:description>D</r:description></r:item></r:channel></r:rss>`, "summary", "D"},
 	} {
@@ -58,10 +60,25 @@ func TestMeaningKnowsThePageOfAnItem(t *testing.T) {
 		{rssItem(`<guid isPermaLink="true">/1</guid><title>T</title>`), "https://site.example/1"},
 		{rssItem(`<guid>https://site.example/1</guid><link>/2</link>`), "https://site.example/2"},
 		{rssItem(`<link xml:base="https://other.example/a/">b</link><title>T</title>`), "https://other.example/a/b"},
+		{atomEntry("", `<link rel="alternate" type="application/pdf" href="/1.pdf"/><link type="text/html" href="/1"/>`), "https://site.example/1"},
+		{atomEntry("", `<link rel="alternate" type="application/pdf" href="/1.pdf"/>`), "https://site.example/1.pdf"},
 		{atomEntry(` xml:base="a/"`, `<title>T</title><link xml:base="b/" href="c"/>`), "https://site.example/a/b/c"},
 	} {
 		if m := onlyItem(t, c.doc); m.Link != c.want {
 			t.Errorf("%s: the link is %q, want %q", c.doc, m.Link, c.want)
+		}
+	}
+}
+
+func TestMeaningTakesTheDateOfPublication(t *testing.T) {
+	const created, issued = "<created>2026-04-05T06:07:08Z</created>", "<issued>2026-05-06T07:08:09Z</issued>"
+	for _, c := range []struct{ dates, want string }{
+		{created + issued, "2026-05-06T07:08:09Z"},
+		{issued + created, "2026-05-06T07:08:09Z"},
+		{created, "2026-04-05T06:07:08Z"},
+	} {
+		if m := onlyItem(t, atomEntry("", "<title>T</title>"+c.dates)); m.Published.Format(time.RFC3339) != c.want {
+			t.Errorf("%s: published %v, want %s", c.dates, m.Published, c.want)
 		}
 	}
 }
@@ -77,7 +94,10 @@ func TestMeaningHasHTMLWithAbsoluteAddresses(t *testing.T) {
 			`<p>a &lt; <a href="https://site.example/d/e">e</a><br></p>`,
 		},
 		{atomEntry("", `<title>T</title><content type="xhtml">&lt;p&gt;Hello&lt;/p&gt;</content>`), "<p>Hello</p>"},
+		{atomEntry("", `<title>T</title><content type="html"><div>&lt;p&gt;Hello&lt;/p&gt;</div></content>`), "<p>Hello</p>"},
+		{atomEntry("", `<title>T</title><content type="xhtml"><div>&lt;p&gt;</div></content>`), "&lt;p&gt;"},
 		{atomEntry("", `<title>T</title><content>1 &lt; 2</content>`), "1 &lt; 2"},
+		{atomEntry("", "<title>T</title><content>\u0093don\u0092t\u0094</content>"), "“don’t”"},
 		{
 			`{"version":"https://jsonfeed.org/version/1.1","title":"J","items":[{"id":"1","content_html":"<img srcset='/a 1x, b 2x'>"}]}`,
 			`<img srcset="https://site.example/a 1x, https://site.example/b 2x">`,
