@@ -2,6 +2,7 @@ package feed
 
 import (
 	"encoding/base64"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -106,6 +107,22 @@ func TestMeaningHasHTMLWithAbsoluteAddresses(t *testing.T) {
 		if m := onlyItem(t, c.doc); m.Content != c.want {
 			t.Errorf("%s: the content is\n%s, want\n%s", c.doc, m.Content, c.want)
 		}
+	}
+}
+
+func TestAnAtomFeedMayMistypeItsNamespace(t *testing.T) {
+	const doc = `<feed xmlns="http://www.w3.org/2005/%s"><title>F</title><entry><id>1</id><title>T</title><link href="/1"/><content type="html">&lt;b&gt;C&lt;/b&gt;</content></entry></feed>`
+	f := parse(t, strings.Replace(doc, "%s", "atom", 1))
+	it := &f.Items[0]
+	m, err := it.Meaning("https://site.example/feed")
+	if err != nil || f.Head.Title != "F" || m.GUID != "1" || m.Title != "T" || m.Link != "https://site.example/1" || m.Content != "<b>C</b>" {
+		t.Errorf("%q, %+v, %v", f.Head.Title, m, err)
+	}
+	if again, err := ReadItem(it.Format, it.Raw, it.Scope, it.Qualifiers); err != nil || again.ID != it.ID {
+		t.Errorf("read by itself it is %v, %v", again.ID, err)
+	}
+	if _, err := Parse([]byte(strings.Replace(doc, "%s", "Other", 1)), ""); !errors.Is(err, ErrNotFeed) {
+		t.Errorf("a feed of another namespace: %v", err)
 	}
 }
 

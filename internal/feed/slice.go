@@ -15,7 +15,7 @@ func formatOfRoot(local []byte, uri string) (Format, error) {
 		return RSS, nil
 	case name == "RDF" && uri == nsRDF:
 		return RDF, nil
-	case name == "feed" && (uri == "" || isAtom(uri)):
+	case name == "feed" && isNearlyAtom(uri):
 		return Atom, nil
 	case strings.EqualFold(name, "html"):
 		return 0, fmt.Errorf("a web page, %w", ErrNotFeed)
@@ -28,6 +28,10 @@ func formatOfRoot(local []byte, uri string) (Format, error) {
 func isAtom(uri string) bool {
 	return uri == nsAtom || strings.HasPrefix(uri, nsAtom03) || strings.HasPrefix(uri, "http://purl.org/atom/")
 }
+
+// isNearlyAtom reports whether a feed or an entry of a namespace is one of Atom, although its publisher may have
+// forgotten the namespace or mistyped its capital letter.
+func isNearlyAtom(uri string) bool { return uri == "" || isAtom(uri) || strings.EqualFold(uri, nsAtom) }
 
 // sliceXML splits a tidy document into its items, with their bytes and scope, and its head.
 func sliceXML(doc []byte) (Head, []Item, repairs, omissions, error) {
@@ -116,7 +120,7 @@ func (s *slicer) atItem() bool {
 func isItem(f Format, local []byte, uri string) bool {
 	switch f {
 	case Atom:
-		return string(local) == "entry" && (uri == "" || isAtom(uri))
+		return string(local) == "entry" && isNearlyAtom(uri)
 	case RDF:
 		return isNamed(local, "item") && uri != nsRDF
 	}
