@@ -133,6 +133,14 @@ func lacks(t *testing.T, tool, why string) {
 // python is the interpreter for which Debian packages its modules.
 const python = "/usr/bin/python3"
 
+// needsFeedparser ends a test that lacks feedparser.
+func needsFeedparser(t *testing.T, why string) {
+	t.Helper()
+	if exec.Command(python, "-c", "import feedparser").Run() != nil {
+		lacks(t, "python3-feedparser", why)
+	}
+}
+
 // parsesAll is a program that prints feedparser's complaints about files.
 const parsesAll = `
 import sys, feedparser
@@ -145,9 +153,7 @@ for name in sys.argv[1:]:
 // bozos returns feedparser's complaints about files.
 func bozos(t *testing.T, names []string) string {
 	t.Helper()
-	if exec.Command(python, "-c", "import feedparser").Run() != nil {
-		lacks(t, "python3-feedparser", "it judges what is written")
-	}
+	needsFeedparser(t, "it judges what is written")
 	out, err := exec.Command(python, append([]string{"-c", parsesAll}, names...)...).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, out)
