@@ -324,7 +324,7 @@ func (b Binding) attribute() string {
 
 func (it *Item) meaningOfJSON(base string) Meaning {
 	get := membersOf(it.Raw)
-	text := func(name string) string { return strings.TrimSpace(stringOf(get[name])) }
+	text := func(name string) string { return withoutControls(strings.TrimSpace(stringOf(get[name]))) }
 	m := Meaning{
 		GUID: text("id"), Title: text("title"), Link: absolute(base, text("url")), Authors: authorsOf(get),
 		Summary: escape(text("summary")), Content: absoluteHTML(base, text("content_html")),

@@ -99,6 +99,7 @@ func TestMeaningHasHTMLWithAbsoluteAddresses(t *testing.T) {
 		{atomEntry("", `<title>T</title><content type="xhtml"><div>&lt;p&gt;</div></content>`), "&lt;p&gt;"},
 		{atomEntry("", `<title>T</title><content>1 &lt; 2</content>`), "1 &lt; 2"},
 		{atomEntry("", "<title>T</title><content>\u0093don\u0092t\u0094</content>"), "“don’t”"},
+		{`{"version":"https://jsonfeed.org/version/1.1","title":"J","items":[{"id":"1","content_text":"don\u0092t"}]}`, "don’t"},
 		{
 			`{"version":"https://jsonfeed.org/version/1.1","title":"J","items":[{"id":"1","content_html":"<img srcset='/a 1x, b 2x'>"}]}`,
 			`<img srcset="https://site.example/a 1x, https://site.example/b 2x">`,
