@@ -48,14 +48,55 @@ func TestWrittenAddressesAreAbsolute(t *testing.T) {
 func TestWrittenAddressesInJSONAreAbsolute(t *testing.T) {
 	doc := `{"home_page_url":"/", "title":"/", "authors":[{"url":"me", "avatar": "me.png"}], "items":[
 {"id":"2", "url":"\/2", "content_html":"<a href='3'>3<\/a>", "content_text":"<a href='3'>", "attachments":[{"url":"a.mp3"}]}, {"url":"http://a.example/"}]}`
-	want := `{"home_page_url":"https://origin.example/", "title":"/", "authors":[{"url":"https://origin.example/dir/me", "avatar": "https://origin.example/dir/me.png"}], "items":[` +
-		`{"id":"2", "url":"https://origin.example/2", "content_html":"<a href=\"https://origin.example/dir/3\">3</a>", "content_text":"<a href='3'>", "attachments":[{"url":"https://origin.example/dir/a.mp3"}]},` +
-		"\n" + `{"url":"http://a.example/"}]}`
-	if got := string(absoluteJSON("", []byte(doc), absoluteBase)); got != want {
+	want := `{"home_page_url":"https://origin.example/", "title":"/", "authors":[{"url":"https://origin.example/dir/me", "avatar": "https://origin.example/dir/me.png"}], "items":[
+{"id":"2", "url":"https://origin.example/2", "content_html":"<a href=\"https://origin.example/dir/3\">3</a>", "content_text":"<a href='3'>", "attachments":[{"url":"https://origin.example/dir/a.mp3"}]}, {"url":"http://a.example/"}]}`
+	if got := string(absoluteJSON([]byte(doc), absoluteBase)); got != want {
 		t.Errorf("\n%s\nwant\n%s", got, want)
 	}
-	if got := string(absoluteJSON("", []byte(want), absoluteBase)); got != want {
+	if got := string(absoluteJSON([]byte(want), absoluteBase)); got != want {
 		t.Errorf("a second time it becomes\n%s", got)
+	}
+}
+
+// Many short addresses below a long base do not make a document many times as large: beyond a bound they stay as they
+// are written.
+func TestAbsoluteAddressesDoNotMakeADocumentHuge(t *testing.T) {
+	base := "https://origin.example/" + strings.Repeat("a", 1900) + "/"
+	deep := strings.Repeat(`<x xml:base="`+strings.Repeat("b", 4000)+`/">`, 50)
+	for what, c := range map[string]struct{ begin, each, end string }{
+		"attributes":           {"<a>", `<enclosure url="x"/>`, "</a>"},
+		"attributes in a base": {`<a xml:base="` + base + strings.Repeat("b", 2000) + `/">`, `<enclosure url="x"/>`, "</a>"},
+		"bases in each other":  {"<a>" + deep, `<enclosure url="x"/>`, strings.Repeat("</x>", 50) + "</a>"},
+		"elements":             {"<a>", `<link>x</link>`, "</a>"},
+		"escaped HTML":         {"<a>", `<description>&lt;a href=x></description>`, "</a>"},
+		"one tag":              {"<a><description><![CDATA[<a ", `href=x `, ">]]></description></a>"},
+		"one srcset":           {`<a><img srcset="`, `x 1,`, `"/></a>`},
+		"JSON":                 {`{"url":"x","items":[`, `{"url":"x"},`, `{}]}`},
+		"HTML in JSON":         {`{"url":"x","items":[`, `{"content_html":"<a href=x>"},`, `{}]}`},
+		"many HTML in JSON":    {`{"url":"x","items":[{"content_html":"`, `<a href=x>`, `"}]}`},
+	} {
+		doc := []byte(c.begin + strings.Repeat(c.each, 200_000/len(c.each)) + c.end)
+		absolute := func(doc []byte) []byte { return absoluteXML(doc, nil, base) }
+		if doc[0] == '{' {
+			absolute = func(doc []byte) []byte { return absoluteJSON(doc, base) }
+		}
+		got := absolute(doc)
+		if len(got) > 3*len(doc)+maxDocumentGrowth || !strings.Contains(string(got), base) {
+			t.Errorf("%s: %d bytes become %d", what, len(doc), len(got))
+		}
+	}
+}
+
+// A base within another one that would be longer than an item may have from its document does not count.
+func TestABaseThatIsTooLongDoesNotCount(t *testing.T) {
+	outer := "https://origin.example/" + strings.Repeat("a", 3000) + "/"
+	f := parse(t, `<rss xml:base="`+outer+`"><channel xml:base="`+strings.Repeat("b", 3000)+`/"><item><guid>1</guid><link>x</link></item></channel></rss>`)
+	it, err := ReadItem(f.Items[0].Format, f.Items[0].Raw, f.Items[0].Scope, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := it.Meaning(""); err != nil || m.Link != outer+"x" {
+		t.Errorf("the link is %q, %v", m.Link, err)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 type textConstruct struct {
 	text     string // without markup
 	markup   string // as HTML, if the element contains elements
-	base     string // address to which relative addresses refer
 	isHTML   bool   // text is HTML
 	isGuess  bool   // nobody says whether text is HTML
 	isHidden bool   // neither text nor HTML
@@ -20,7 +19,7 @@ type textConstruct struct {
 
 // textConstruct reads the element that starts, up to its end.
 func (r *meaningReader) textConstruct(of rank) textConstruct {
-	c := textConstruct{base: r.base()}
+	var c textConstruct
 	media := strings.ToLower(strings.TrimSpace(r.value("type")))
 	mode := strings.ToLower(r.value("mode"))
 	c.isHTML = strings.Contains(media, "html") || r.uri == nsXHTML
@@ -87,15 +86,13 @@ func (r *meaningReader) inner(c *textConstruct) {
 // startTag writes the start tag of an element of XHTML as HTML.
 func (r *meaningReader) startTag(b *strings.Builder) {
 	b.WriteString("<" + string(r.local))
+	addresses := r.here()
 	for _, a := range r.attrs {
 		name := string(a.name)
 		if name == "xml:base" || strings.HasPrefix(name, "xmlns") {
 			continue
 		}
-		value := unescape(a.value)
-		if b.Len() <= 2*len(r.doc)+maxGrowth {
-			value = absoluteAttribute(r.base(), name, value)
-		}
+		value := addresses.attribute(name, unescape(a.value))
 		b.WriteString(" " + strings.TrimPrefix(name, "xml:") + `="` + escape(value) + `"`)
 	}
 	b.WriteByte('>')
@@ -107,15 +104,15 @@ var voidElements = map[atom.Atom]bool{
 	atom.Input: true, atom.Link: true, atom.Meta: true, atom.Param: true, atom.Source: true, atom.Track: true, atom.Wbr: true,
 }
 
-// html returns the text as HTML.
-func (c textConstruct) html() string {
+// html returns the text as HTML, with the addresses of the place where the element stands.
+func (c textConstruct) html(addresses *resolver) string {
 	switch {
 	case c.isHidden:
 		return ""
 	case c.markup != "":
 		return strings.TrimSpace(c.markup)
 	case c.isHTML:
-		return absoluteHTML(c.base, strings.TrimSpace(c.text))
+		return addresses.html(strings.TrimSpace(c.text))
 	}
 	return escape(strings.TrimSpace(c.text))
 }

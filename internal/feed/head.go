@@ -69,7 +69,7 @@ func readHeadXML(format Format, raw []byte) (Head, error) {
 			w.setFirst(&h.Description)
 		case "link":
 			if w.rel == "" || w.rel == "alternate" {
-				w.content = resolve(w.scope.value("xml:base"), w.content)
+				w.content = resolve(w.scope.base(), w.content)
 				w.setFirst(&h.Link)
 			}
 		case "language":
@@ -137,7 +137,7 @@ func (w *headWalker) startChild() {
 	}
 	if href, ok := w.attr("href"); ok && w.name == "link" {
 		w.rel, w.content = w.value("rel"), unescape(href)
-		if base := w.scope.value("xml:base"); base != "" {
+		if base := w.scope.base(); base != "" {
 			w.content = absolute(base, w.content)
 		}
 	}

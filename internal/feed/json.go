@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -125,7 +126,7 @@ func elements(doc []byte, each func(value []byte)) {
 	i := jsonSpace(doc, 1)
 	for doc[i] != ']' {
 		after := skipValue(doc, i)
-		each(doc[i:after:after])
+		each(doc[i:after])
 		i = jsonSpace(doc, after)
 		if doc[i] == ',' {
 			i = jsonSpace(doc, i+1)
@@ -217,7 +218,7 @@ func sliceJSON(doc []byte) (Head, []Item, repairs, omissions, error) {
 			}
 			lost.parts++
 		}
-		items = append(items, Item{Format: JSON, Raw: raw})
+		items = append(items, Item{Format: JSON, Raw: slices.Clip(raw)})
 	})
 	raw := make([]byte, 0, len(doc)-(list.end-list.value)+len("[]"))
 	raw = append(raw, doc[:list.value]...)

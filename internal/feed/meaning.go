@@ -53,7 +53,8 @@ func (it *Item) Meaning(base string) (Meaning, error) {
 	if it.Format == JSON {
 		return it.meaningOfJSON(base), nil
 	}
-	r := meaningReader{walker: walk(it.Raw, scopeOf(it.Scope)), document: base, format: it.Format}
+	r := meaningReader{walker: walk(it.Raw, scopeOf(it.Scope)), format: it.Format}
+	r.addresses = resolver{document: base, spare: len(it.Raw) + maxGrowth}
 	for r.step() {
 		switch {
 		case !r.starts():
@@ -72,10 +73,10 @@ func (it *Item) Meaning(base string) (Meaning, error) {
 // A meaningReader reads the content of one item of XML.
 type meaningReader struct {
 	*walker
-	document string // address of the document
-	format   Format
-	m        Meaning
-	ranks    map[any]rank // of the fields that are set, by their addresses
+	addresses resolver
+	format    Format
+	m         Meaning
+	ranks     map[any]rank // of the fields that are set, by their addresses
 }
 
 // rank says how much an element counts for its field.
@@ -113,14 +114,10 @@ func (r *meaningReader) setDate(field *time.Time, s string, of rank) {
 	}
 }
 
-// base returns the address to which relative addresses refer at the last start.
-func (r *meaningReader) base() string { return baseOf(r.document, r.scope) }
-
-func baseOf(document string, s scope) string {
-	if inner := s.value("xml:base"); inner != "" {
-		return resolve(document, inner)
-	}
-	return document
+// here returns the resolver of the addresses in the element that started or ended last.
+func (r *meaningReader) here() *resolver {
+	r.addresses.enter(r.scope)
+	return &r.addresses
 }
 
 // about takes the name that RDF gives to an item.
@@ -148,9 +145,9 @@ func (r *meaningReader) child() {
 		if of == podcastRank && name == "subtitle" {
 			of = mediaRank
 		}
-		r.setString(&r.m.Summary, r.textConstruct(of).html(), of)
+		r.setString(&r.m.Summary, r.textConstruct(of).html(r.here()), of)
 	case "content", "encoded", "body", "fullitem":
-		r.setString(&r.m.Content, r.textConstruct(of).html(), of)
+		r.setString(&r.m.Content, r.textConstruct(of).html(r.here()), of)
 	case "author", "creator":
 		r.author(of)
 	case "pubdate", "published", "issued", "created", "date":
@@ -169,12 +166,11 @@ func (r *meaningReader) child() {
 
 func (r *meaningReader) enclosure(address string) {
 	if address = strings.TrimSpace(address); address != "" {
-		r.m.Enclosures = append(r.m.Enclosures, Enclosure{absolute(r.base(), address), r.value("type"), r.value("length")})
+		r.m.Enclosures = append(r.m.Enclosures, Enclosure{r.here().absolute(address), r.value("type"), r.value("length")})
 	}
 }
 
 func (r *meaningReader) link(of rank) {
-	base := r.base()
 	href, isAtomLink := r.attr("href")
 	address := strings.TrimSpace(unescape(href))
 	switch rel := r.value("rel"); {
@@ -183,23 +179,23 @@ func (r *meaningReader) link(of rank) {
 	case rel != "" && rel != "alternate":
 	case !isAtomLink:
 		if address = strings.TrimSpace(r.textConstruct(of).text); address != "" {
-			r.setString(&r.m.Link, absolute(base, address), of)
+			r.setString(&r.m.Link, r.here().absolute(address), of)
 		}
 	default:
-		r.setString(&r.m.Link, absolute(base, address), of)
+		r.setString(&r.m.Link, r.here().absolute(address), of)
 	}
 }
 
 // guid reads the id of an item. In RSS 2.0 it is the item's page, too, unless the item denies it.
 func (r *meaningReader) guid(name string, of rank) {
-	permalink, base := strings.ToLower(strings.TrimSpace(r.value("isPermaLink"))), r.base()
+	permalink := strings.ToLower(strings.TrimSpace(r.value("isPermaLink")))
 	id := strings.TrimSpace(r.textConstruct(of).text)
 	r.setString(&r.m.GUID, id, of)
 	if name != "guid" || permalink == "false" || strings.ContainsAny(id, " \t\r\n") {
 		return
 	}
 	if permalink == "true" && id != "" {
-		id = absolute(base, id)
+		id = r.here().absolute(id)
 	}
 	if isOnWeb(id) {
 		r.setString(&r.m.Link, id, podcastRank)
@@ -315,9 +311,10 @@ func (b Binding) attribute() string {
 func (it *Item) meaningOfJSON(base string) Meaning {
 	get := membersOf(it.Raw)
 	text := func(name string) string { return strings.TrimSpace(stringOf(get[name])) }
+	addresses := resolver{document: base, spare: len(it.Raw) + maxGrowth}
 	m := Meaning{
-		GUID: text("id"), Title: text("title"), Link: absolute(base, text("url")), Authors: authorsOf(get),
-		Summary: escape(text("summary")), Content: absoluteHTML(base, text("content_html")),
+		GUID: text("id"), Title: text("title"), Link: addresses.absolute(text("url")), Authors: authorsOf(get),
+		Summary: escape(text("summary")), Content: addresses.html(text("content_html")),
 	}
 	if m.Content == "" {
 		m.Content = strings.ReplaceAll(escape(text("content_text")), "\n", "<br>\n")
@@ -331,7 +328,7 @@ func (it *Item) meaningOfJSON(base string) Meaning {
 		})
 	}
 	for _, a := range objectsOf(get["attachments"]) {
-		m.Enclosures = append(m.Enclosures, Enclosure{absolute(base, stringOf(a["url"])), stringOf(a["mime_type"]), stringOf(a["size_in_bytes"])})
+		m.Enclosures = append(m.Enclosures, Enclosure{addresses.absolute(stringOf(a["url"])), stringOf(a["mime_type"]), stringOf(a["size_in_bytes"])})
 	}
 	return m
 }

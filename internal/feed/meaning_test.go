@@ -147,10 +147,17 @@ func TestAbsoluteAddressesDoNotMakeAnItemHuge(t *testing.T) {
 	for _, doc := range []string{
 		atomEntry(` xml:base="`+base+`"`, `<content type="html">`+escape(links)[:200_000]+`</content>`),
 		atomEntry(` xml:base="`+base+`"`, `<content type="xhtml">`+links+`</content>`),
+		atomEntry(` xml:base="`+base+`"`, `<content type="xhtml"><a href="b"/><img srcset="`+strings.Repeat("c 1,", 50_000)+`"/></content>`),
+		atomEntry(` xml:base="`+base+`"`, `<content type="html">&lt;a `+strings.Repeat("href=b ", 30_000)+`></content>`),
+		atomEntry(` xml:base="`+base+`"`, `<content type="html">&lt;a href=b></content>`+strings.Repeat(`<link rel="enclosure" href="c"/>`, 5_000)),
 	} {
 		m := onlyItem(t, doc)
-		if len(m.Content) > 3*MaxItem || !strings.Contains(m.Content, base+"b") {
-			t.Errorf("%d bytes of content, from %d", len(m.Content), len(doc))
+		size := len(m.Content)
+		for _, e := range m.Enclosures {
+			size += len(e.URL)
+		}
+		if size > 3*MaxItem || !strings.Contains(m.Content, base+"b") {
+			t.Errorf("%d bytes of content, from %d", size, len(doc))
 		}
 	}
 }

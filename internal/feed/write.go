@@ -262,9 +262,15 @@ func (e *Entry) guid(m *Meaning) string {
 }
 
 // isOnWeb reports whether s is an absolute http or https address.
-func isOnWeb(s string) bool {
+func isOnWeb(s string) bool { return onWeb(s) != nil }
+
+// onWeb parses an absolute http or https address. It returns nil for any other text.
+func onWeb(s string) *url.URL {
 	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil
+	}
+	return u
 }
 
 func isAbsolute(s string) bool {

@@ -80,7 +80,7 @@ func (d *Document) writeJSON(head *Head) []byte {
 		out = d.appendJSON(out, &d.Entries[i])
 	}
 	out = append(out, raw[at:]...)
-	return append(absoluteJSON("", out, d.Base), '\n')
+	return append(absoluteJSON(out, d.Base), '\n')
 }
 
 // headJSON replaces the address and the publisher in a head.
