@@ -14,9 +14,13 @@ type resolver struct {
 	scope    scope  // where the addresses stand
 	isKnown  bool   // base and url are those of scope
 	base     string
-	url      *url.URL // base; nil if it is none on the Web
-	spare    int      // how many bytes the addresses may still become longer; beyond it they stay as they are written
+	url      *url.URL       // base; nil if it is none on the Web
+	bases    []resolvedBase // of the latest place, the innermost last, and perhaps of one within it
+	spare    int            // how many bytes the addresses may still become longer; beyond it they stay as they are written
 }
+
+// A resolvedBase is an xml:base.
+type resolvedBase struct{ written, resolved string }
 
 const (
 	// maxGrowth bounds how much longer an item becomes by absolute addresses, beyond its own size in bytes. Otherwise
@@ -30,19 +34,31 @@ const (
 // enter moves to another place of the document. The scope must stay as it is until the next place.
 func (r *resolver) enter(s scope) { r.scope, r.isKnown = s, false }
 
-// know finds the base of the place, of which a document may have a million without any relative address.
+// know finds the base of the place. A place may have no relative address, and the next one may have the same base, so
+// that nothing is resolved before it must be, nor twice.
 func (r *resolver) know() {
 	if r.isKnown {
 		return
 	}
-	base := r.document
-	if inner := r.scope.base(); inner != "" {
-		base = resolve(base, inner)
+	r.isKnown = true
+	base, n := r.document, 0
+	for _, b := range r.scope {
+		if b.Prefix != "xml:base" {
+			continue
+		}
+		if n == len(r.bases) || r.bases[n].written != b.URI {
+			inner := resolve(base, b.URI)
+			if len(inner) > maxField { // no item could have it from its document
+				inner = base
+			}
+			r.bases = append(r.bases[:n], resolvedBase{b.URI, inner})
+		}
+		base = r.bases[n].resolved
+		n++
 	}
 	if base != r.base {
 		r.base, r.url = base, onWeb(base)
 	}
-	r.isKnown = true
 }
 
 // absolute returns the address that ref stands for. An absolute address stays as it is written, and so does any if the

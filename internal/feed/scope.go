@@ -63,17 +63,11 @@ func (s scope) push(attrs []attribute) scope {
 // value returns the value in force of a name that has a constant spelling, such as xml:lang.
 func (s scope) value(name string) string { return s.uri([]byte(name)) }
 
-// base returns the base in force, as far as the document says: each xml:base refers to the one around it. One that
-// would become longer than maxField does not count.
-func (s scope) base() (base string) {
-	for _, b := range s {
-		if b.Prefix == "xml:base" {
-			if inner := resolve(base, b.URI); len(inner) <= maxField {
-				base = inner
-			}
-		}
-	}
-	return base
+// base returns the base in force, as far as the document says: each xml:base refers to the one around it.
+func (s scope) base() string {
+	r := resolver{scope: s}
+	r.know()
+	return r.base
 }
 
 // scopeOf returns the scope of bindings from outside.
