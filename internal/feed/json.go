@@ -71,7 +71,7 @@ func mendJSON(doc []byte) []byte {
 		out = append(append(out, doc[done:i]...), s...)
 		done = i + 1
 	}
-	for i := 0; i < len(doc); i++ {
+	for i := 0; i < len(doc) && len(out) <= MaxDocument; i++ { // larger output is refused
 		switch c := doc[i]; {
 		case quoted && c == '\\':
 			i++

@@ -102,7 +102,7 @@ func (w *walker) container() bool {
 	return w.depth() == 1 || w.depth() == 2 && isNamed(w.local, "channel")
 }
 
-func isNamed(local []byte, name string) bool { return strings.EqualFold(string(local), name) }
+func isNamed(local []byte, name string) bool { return bytes.EqualFold(local, []byte(name)) }
 
 // atItem reports whether an item starts or ends.
 func (s *slicer) atItem() bool {

@@ -184,7 +184,7 @@ func (t *tidier) start(tok token) error {
 		return fmt.Errorf("%w: more than %d elements within each other", ErrLimit, maxDepth)
 	}
 	prefix, local, ok := split(tok.name)
-	if !ok || string(prefix) == "xmlns" || len(prefix) > maxField {
+	if !ok || string(prefix) == "xmlns" || len(tok.name) > maxField { // names of open elements are compared with each end
 		if len(t.open) == 0 {
 			return fmt.Errorf("%w: it begins with <%s>", ErrNotFeed, clipBytes(tok.name))
 		}
@@ -403,12 +403,8 @@ func (t *tidier) isStructural(i int) bool {
 	if i > 2 {
 		return false
 	}
-	_, local, _ := split(t.open[i].name)
-	switch strings.ToLower(string(local)) {
-	case "channel", "item", "entry":
-		return true
-	}
-	return false
+	local := localOf(t.open[i].name)
+	return isNamed(local, "channel") || isNamed(local, "item") || isNamed(local, "entry")
 }
 
 func (t *tidier) pop() {
