@@ -53,7 +53,7 @@ const (
 	maxAttributes = 64   // of one element; they are compared with each other
 	maxBindings   = 128  // of namespaces, in force at one place; they are searched linearly
 	maxUnbound    = 32   // prefixes without declaration in a document
-	maxObjects    = 64   // authors or attachments of a JSON item that are read
+	maxObjects    = 64   // authors, categories or enclosures of an item that are read; they are compared with each other
 	maxField      = 4096 // bytes of a title, name or address in the parsed head
 )
 

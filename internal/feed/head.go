@@ -227,7 +227,7 @@ func (h *Head) hints() (hints Hints, links Links) {
 			switch {
 			case w.rel == "self" && links.Self == "":
 				links.Self = clipString(w.content)
-			case w.rel == "hub":
+			case w.rel == "hub" && len(links.Hubs) < maxObjects:
 				links.Hubs = append(links.Hubs, clipString(w.content))
 			}
 		}

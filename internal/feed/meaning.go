@@ -155,17 +155,15 @@ func (r *meaningReader) child() {
 	case "updated", "modified":
 		r.setDate(&r.m.Updated, r.textConstruct(of).text, of)
 	case "category", "subject":
-		term := r.value("term")
-		if term = cmp.Or(strings.TrimSpace(term), strings.TrimSpace(r.textConstruct(of).text)); term != "" && !slices.Contains(r.m.Categories, term) {
-			r.m.Categories = append(r.m.Categories, term)
-		}
+		term := strings.TrimSpace(r.value("term"))
+		r.m.Categories = appendNew(r.m.Categories, cmp.Or(term, strings.TrimSpace(r.textConstruct(of).text)))
 	case "enclosure":
 		r.enclosure(r.value("url"))
 	}
 }
 
 func (r *meaningReader) enclosure(address string) {
-	if address = strings.TrimSpace(address); address != "" {
+	if address = strings.TrimSpace(address); address != "" && len(r.m.Enclosures) < maxObjects {
 		r.m.Enclosures = append(r.m.Enclosures, Enclosure{r.here().absolute(address), r.value("type"), r.value("length")})
 	}
 }
@@ -204,7 +202,7 @@ func (r *meaningReader) guid(name string, of rank) {
 
 // author reads one of the authors, of which all of the highest rank count.
 func (r *meaningReader) author(of rank) {
-	var names [2]string // name and address in elements
+	var names [2]strings.Builder // name and address in elements
 	depth, text := r.depth(), strings.Builder{}
 	for at := -1; r.step() && (!r.ends() || r.depth() > depth); {
 		switch {
@@ -215,18 +213,26 @@ func (r *meaningReader) author(of rank) {
 		case r.depth() == depth:
 			text.WriteString(r.text())
 		case at >= 0:
-			names[at] += r.text()
+			names[at].WriteString(r.text())
 		}
 	}
-	name := cmp.Or(strings.TrimSpace(names[0]), strings.TrimSpace(names[1]), authorName(text.String()))
+	name := cmp.Or(strings.TrimSpace(names[0].String()), strings.TrimSpace(names[1].String()), authorName(text.String()))
 	name = strings.Join(strings.Fields(name), " ")
 	switch {
 	case name == "":
 	case r.take(&r.m.Authors, of):
 		r.m.Authors = []string{name}
-	case r.ranks[&r.m.Authors] == of && !slices.Contains(r.m.Authors, name):
-		r.m.Authors = append(r.m.Authors, name)
+	case r.ranks[&r.m.Authors] == of:
+		r.m.Authors = appendNew(r.m.Authors, name)
 	}
+}
+
+// appendNew appends a text that a list lacks. The list has at most maxObjects of them, and no empty one.
+func appendNew(list []string, s string) []string {
+	if s == "" || len(list) == maxObjects || slices.Contains(list, s) {
+		return list
+	}
+	return append(list, s)
 }
 
 // authorName returns the name in an author of RSS, such as "address (name)" or "name <address>".
@@ -322,9 +328,7 @@ func (it *Item) meaningOfJSON(base string) Meaning {
 	m.Published, m.Updated = parseDate(text("date_published")), parseDate(text("date_modified"))
 	if tags := get["tags"]; len(tags) > 0 && tags[0] == '[' {
 		elements(tags, func(value []byte) {
-			if tag := stringOf(value); tag != "" {
-				m.Categories = append(m.Categories, tag)
-			}
+			m.Categories = appendNew(m.Categories, stringOf(value))
 		})
 	}
 	for _, a := range objectsOf(get["attachments"]) {

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -158,6 +159,25 @@ func TestAbsoluteAddressesDoNotMakeAnItemHuge(t *testing.T) {
 		}
 		if size > 3*MaxItem || !strings.Contains(m.Content, base+"b") {
 			t.Errorf("%d bytes of content, from %d", size, len(doc))
+		}
+	}
+}
+
+// A reader shows few authors, categories and enclosures. An item that has thousands costs no more than others.
+func TestMeaningHasFewAuthorsCategoriesAndEnclosures(t *testing.T) {
+	var xml, tags strings.Builder
+	for i := range 2_000 {
+		fmt.Fprintf(&xml, `<dc:creator>a%d</dc:creator><category>c%d</category><enclosure url="/%d"/>`, i, i, i)
+		fmt.Fprintf(&tags, `"c%d","c0",`, i)
+	}
+	for _, doc := range []string{
+		rssItem(xml.String()),
+		`{"version":"https://jsonfeed.org/version/1.1","title":"J","items":[{"id":"1","tags":[` + tags.String() + `"c0"],` +
+			`"authors":[` + strings.Repeat(`{"name":"a0"},`, 100) + `{"name":"a1"}],"attachments":[` + strings.Repeat(`{"url":"/0"},`, 100) + `{"url":"/1"}]}]}`,
+	} {
+		m := onlyItem(t, doc)
+		if len(m.Categories) != maxObjects || m.Categories[1] != "c1" || len(m.Enclosures) != maxObjects || len(m.Authors) > maxObjects || m.Authors[0] != "a0" {
+			t.Errorf("%d categories, %d enclosures, %d authors", len(m.Categories), len(m.Enclosures), len(m.Authors))
 		}
 	}
 }
