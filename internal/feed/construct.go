@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"strings"
 
-	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 )
 
@@ -124,51 +123,9 @@ func (c textConstruct) plain() string {
 	case c.markup != "":
 		s = string(AppendText(nil, c.markup))
 	case c.isGuess:
-		s = plainTitle(s)
+		s = PlainTitle(s)
 	case c.isHTML:
 		s = string(AppendText(nil, s))
 	}
 	return strings.Join(strings.Fields(s), " ")
-}
-
-// plainTitle returns the plain text of a title of RSS, of which nobody says whether it is HTML. References are read
-// as HTML. Tags are markup if all are of elements that HTML knows, each closed where it must be: "<b>bold</b>" is
-// markup, and "drop <a> for <area>" speaks of it.
-func plainTitle(s string) string {
-	if isMarkup(s) {
-		return string(AppendText(nil, s))
-	}
-	return html.UnescapeString(s)
-}
-
-func isMarkup(s string) bool {
-	var open []atom.Atom
-	z := html.NewTokenizer(strings.NewReader(s))
-	for {
-		kind := z.Next()
-		if kind == html.ErrorToken {
-			return len(open) == 0
-		}
-		if kind != html.StartTagToken && kind != html.EndTagToken && kind != html.SelfClosingTagToken {
-			continue
-		}
-		name, hasAttributes := z.TagName()
-		tag := atom.Lookup(name)
-		switch {
-		case tag == 0 || len(open) == maxDepth:
-			return false
-		case tag == atom.Br || tag == atom.Hr || tag == atom.Wbr || tag == atom.P:
-		case voidElements[tag]:
-			if !hasAttributes {
-				return false
-			}
-		case kind == html.StartTagToken:
-			open = append(open, tag)
-		case kind == html.EndTagToken:
-			if len(open) == 0 || open[len(open)-1] != tag {
-				return false
-			}
-			open = open[:len(open)-1]
-		}
-	}
 }

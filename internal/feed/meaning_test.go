@@ -95,6 +95,8 @@ func TestTitlesAreReadAsPlainText(t *testing.T) {
 		{rssItem(`<title>&lt;i&gt;Nature&lt;/i&gt; speaks</title>`), "Nature speaks"},
 		{rssItem(`<title>Q&amp;amp;A &amp;#8211; now</title>`), "Q&A – now"},
 		{rssItem(`<title>Vec&lt;T&gt; explained</title>`), "Vec<T> explained"},
+		{rssItem(`<title>if a &lt;b then c</title>`), "if a <b then c"},
+		{rssItem(`<title>&lt;i&gt;drop&lt;/i&gt; a &lt;table&gt; in SQL</title>`), "drop a <table> in SQL"},
 		{atomEntry("", `<title>&amp;amp;</title>`), "&amp;"},
 		{atomEntry("", `<title type="html">&amp;lt;b&amp;gt; &lt;b&gt;c&lt;/b&gt;</title>`), "<b> c"},
 	} {
