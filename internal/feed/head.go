@@ -69,7 +69,6 @@ func readHeadXML(format Format, raw []byte) (Head, error) {
 			w.setFirst(&h.Description)
 		case "link":
 			if w.rel == "" || w.rel == "alternate" {
-				w.content = resolve(w.scope.base(), w.content)
 				w.setFirst(&h.Link)
 			}
 		case "language":
@@ -83,7 +82,7 @@ func readHeadXML(format Format, raw []byte) (Head, error) {
 	return h, nil
 }
 
-// A headWalker visits the children of a head, one at a time. The content of an Atom link is its address.
+// A headWalker visits the children of a head, one at a time. The content of a link is its address.
 type headWalker struct {
 	*walker
 	format  Format
@@ -113,6 +112,9 @@ func (w *headWalker) next() bool {
 			if w.content == "" {
 				w.content = strings.Join(strings.Fields(text.String()), " ")
 			}
+			if w.name == "link" && w.content != "" {
+				w.content = resolve(w.scope.base(), w.content)
+			}
 			return true
 		case w.starts():
 			part.Reset()
@@ -137,9 +139,6 @@ func (w *headWalker) startChild() {
 	}
 	if href, ok := w.attr("href"); ok && w.name == "link" {
 		w.rel, w.content = w.value("rel"), unescape(href)
-		if base := w.scope.base(); base != "" {
-			w.content = absolute(base, w.content)
-		}
 	}
 }
 

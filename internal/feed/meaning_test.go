@@ -144,6 +144,21 @@ func TestAHeadWithATitleOfDublinCoreAndABase(t *testing.T) {
 	}
 }
 
+// Each link of a head is made absolute once, from the base in force at it; an empty one leads nowhere.
+func TestLinksOfAHeadReferToTheirBase(t *testing.T) {
+	for _, c := range []struct{ doc, link, self string }{
+		{`<rss xml:base="https://o.example/d/"><channel><title>T</title><link></link></channel></rss>`, "", ""},
+		{`<rss xml:base="https://o.example/d/"><channel><title>T</title><link xml:base="e/">f</link></channel></rss>`, "https://o.example/d/e/f", ""},
+		{`<feed xmlns="http://www.w3.org/2005/Atom" xml:base="d/"><link href="e"/><link rel="self" href="f"/></feed>`, "d/e", "d/f"},
+		{`<feed xmlns="http://www.w3.org/2005/Atom" xml:base="https://o.example/d/"><link href="e"/><link rel="self" href="//p.example/f"/></feed>`, "https://o.example/d/e", "https://p.example/f"},
+	} {
+		f := parse(t, c.doc)
+		if f.Head.Link != c.link || f.Links.Self != c.self {
+			t.Errorf("%s: the link is %q, want %q; to itself %q, want %q", c.doc, f.Head.Link, c.link, f.Links.Self, c.self)
+		}
+	}
+}
+
 func TestAbsoluteAddressesDoNotMakeAnItemHuge(t *testing.T) {
 	base := "https://site.example/" + strings.Repeat("a", 4000) + "/"
 	links := strings.Repeat("<a href='b'/>", 15_000)
