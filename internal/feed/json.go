@@ -271,7 +271,7 @@ func factsOfJSON(raw []byte) facts {
 		f.author = appendField(f.author, appendNonSpace(nil, a))
 	}
 	for _, a := range objectsOf(get["attachments"]) {
-		f.addEnclosure(stringOf(a["url"]))
+		f.addMedia(stringOf(a["url"]), stringOf(a["mime_type"]))
 	}
 	for name := range get {
 		switch name {
