@@ -372,3 +372,33 @@ func TestUpdatedIsNotOlderThanTheLatestEntry(t *testing.T) {
 		}
 	}
 }
+
+// A date whose year has no four digits in UTC is written in no format; the next best date takes its place.
+func TestDatesThatCannotBeWrittenAreLeftOut(t *testing.T) {
+	arrived := time.Date(2026, 11, 1, 9, 0, 0, 0, time.UTC)
+	for _, published := range []time.Time{
+		{}, time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC),
+		time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -10*60*60)), time.Date(1, 1, 1, 1, 0, 0, 0, time.FixedZone("", 10*60*60)),
+	} {
+		for format := RSS; format <= JSON; format++ {
+			head, err := NewHead(format, "T", "http://x/", "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			doc, err := Write(&Document{Head: head, Entries: []Entry{{Meaning: &Meaning{GUID: "urn:1", Title: "t", Published: published}, Arrived: arrived}}}, format)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := parse(t, string(doc))
+			m, err := f.Items[0].Meaning("")
+			for _, at := range []time.Time{m.Published, m.Updated} {
+				if err != nil || !at.IsZero() && !at.Equal(arrived) {
+					t.Errorf("%v as %s: %v, %v\n%s", published, format, at, err, doc)
+				}
+			}
+			if m.Published.IsZero() && m.Updated.IsZero() || strings.Contains(string(doc), "date_published") || strings.Contains(string(doc), "<published>") {
+				t.Errorf("%v as %s:\n%s", published, format, doc)
+			}
+		}
+	}
+}

@@ -136,8 +136,8 @@ func (d *Document) itemJSON(e *Entry) []byte {
 		ID: e.id(&m), URL: m.Link, Title: m.Title, Tags: m.Categories,
 		HTML: cmp.Or(m.Content, m.Summary), Modified: e.date(&m).Format(time.RFC3339),
 	}
-	if !m.Published.IsZero() && m.Published.Year() < 10000 {
-		it.Published = m.Published.Format(time.RFC3339)
+	if writable(m.Published) {
+		it.Published = m.Published.UTC().Format(time.RFC3339)
 	}
 	for _, name := range m.Authors {
 		it.Authors = append(it.Authors, jsonAuthor{name})

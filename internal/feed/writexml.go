@@ -349,8 +349,8 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 		b.WriteString("\n" + tag("title", m.Title))
 		element("id", e.guid(&m))
 		element("updated", date.Format(time.RFC3339))
-		if y := m.Published.Year(); !m.Published.IsZero() && y > 0 && y < 10000 {
-			element("published", m.Published.Format(time.RFC3339))
+		if writable(m.Published) {
+			element("published", m.Published.UTC().Format(time.RFC3339))
 		}
 		if len(m.Authors) == 0 {
 			m.Authors = []string{cmp.Or(w.d.Head.Title, "unknown")} // Atom requires one
