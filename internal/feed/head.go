@@ -68,8 +68,8 @@ func readHeadXML(format Format, raw []byte) (Head, error) {
 		case "description", "subtitle", "tagline":
 			w.setFirst(&h.Description)
 		case "link":
-			if w.rel == "" || w.rel == "alternate" {
-				w.setFirst(&h.Link)
+			if h.Link == "" && (w.rel == "" || w.rel == "alternate") {
+				h.Link = w.address()
 			}
 		case "language":
 			w.setFirst(&h.Language)
@@ -82,7 +82,7 @@ func readHeadXML(format Format, raw []byte) (Head, error) {
 	return h, nil
 }
 
-// A headWalker visits the children of a head, one at a time. The content of a link is its address.
+// A headWalker visits the children of a head, one at a time. The content of a link is its address as written.
 type headWalker struct {
 	*walker
 	format  Format
@@ -112,9 +112,6 @@ func (w *headWalker) next() bool {
 			if w.content == "" {
 				w.content = strings.Join(strings.Fields(text.String()), " ")
 			}
-			if w.name == "link" && w.content != "" {
-				w.content = resolve(w.scope.base(), w.content)
-			}
 			return true
 		case w.starts():
 			part.Reset()
@@ -140,6 +137,14 @@ func (w *headWalker) startChild() {
 	if href, ok := w.attr("href"); ok && w.name == "link" {
 		w.rel, w.content = w.value("rel"), unescape(href)
 	}
+}
+
+// address returns the address in a link, as far as the document says where it is.
+func (w *headWalker) address() string {
+	if w.content == "" {
+		return ""
+	}
+	return clipString(resolve(w.scope.base(), w.content))
 }
 
 // setFirst sets a field that is not set yet.
@@ -225,9 +230,9 @@ func (h *Head) hints() (hints Hints, links Links) {
 		case "link":
 			switch {
 			case w.rel == "self" && links.Self == "":
-				links.Self = clipString(w.content)
+				links.Self = w.address()
 			case w.rel == "hub" && len(links.Hubs) < maxObjects:
-				links.Hubs = append(links.Hubs, clipString(w.content))
+				links.Hubs = append(links.Hubs, w.address())
 			}
 		}
 	}

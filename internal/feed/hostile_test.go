@@ -58,6 +58,13 @@ var hostile = []struct {
 	{"elements with bases", func() []byte {
 		return fill("<rss xml:base='https://o.example/"+strings.Repeat("a", 4000)+"/'><channel>", "<a xml:base='x/'/>", "</channel></rss>")
 	}, nil},
+	{"a head of links below a base", func() []byte {
+		return fill("<rss xml:base='https://o.example/"+strings.Repeat("a", 4000)+"/'><channel>", "<link>#</link><link rel='x' href='b'/>", "</channel></rss>")
+	}, nil},
+	{"a long name around many items", func() []byte {
+		name := strings.Repeat("x", maxField)
+		return fill("<rss><"+name+">", "<item></item>", "</"+name+"></rss>")
+	}, nil},
 	{"a long name around many ends", func() []byte {
 		return fill("<rss><channel><"+strings.Repeat("x", MaxDocument/2)+">", "</b>", "</channel></rss>")
 	}, nil},

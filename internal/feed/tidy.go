@@ -17,7 +17,7 @@ type tidier struct {
 	fault     string   // description of the first problem; "" if none is known
 	checkRoot func(local []byte, uri string) error
 	itemEnd   int      // end in doc of the last whole item; 0: there is none yet
-	around    []string // names of the elements around that item
+	around    [][]byte // names of the elements around that item
 
 	closedChannel bool // the channel of an RSS document ended last
 
@@ -388,7 +388,7 @@ func (t *tidier) end(tok token) error {
 	if _, local, _ := split(tok.name); i > 0 && t.isStructural(i) && !isNamed(local, "channel") {
 		t.itemEnd, t.around = tok.end, t.around[:0]
 		for _, e := range t.open[:i] {
-			t.around = append(t.around, string(e.name))
+			t.around = append(t.around, e.name)
 		}
 	}
 	t.pop()
