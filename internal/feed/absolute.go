@@ -25,7 +25,7 @@ func absoluteXML(doc []byte, outer scope, base string) []byte {
 	var (
 		edits []edit
 		leaf  *leafElement // the last element that started, if it has had no other content than text
-		r     = resolver{document: base, spare: len(doc) + maxDocumentGrowth}
+		r     = resolver{document: base, spare: min(len(doc), MaxDocument) + maxDocumentGrowth}
 	)
 	replace := func(start, end int, text string) { edits = append(edits, edit{start, end, text}) }
 	for w := walk(doc, outer); w.step(); {
@@ -126,7 +126,7 @@ func absoluteJSON(doc []byte, base string) []byte {
 	var (
 		edits []edit
 		visit func(name string, value []byte)
-		r     = resolver{document: base, spare: len(doc) + maxDocumentGrowth}
+		r     = resolver{document: base, spare: min(len(doc), MaxDocument) + maxDocumentGrowth}
 	)
 	replace := func(value []byte, absolute func(string) string) {
 		old := stringOf(value)

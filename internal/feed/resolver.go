@@ -130,7 +130,10 @@ func (r *resolver) html(doc string) string {
 	}
 	outside := *r
 	defer func() { r.base, r.url = outside.base, outside.url }()
-	var b strings.Builder
+	var (
+		b       strings.Builder
+		hasBase bool // the first <base> counts (HTML, 4.2.3)
+	)
 	for z := html.NewTokenizer(strings.NewReader(doc)); ; {
 		kind, raw := z.Next(), string(z.Raw())
 		switch kind {
@@ -140,13 +143,15 @@ func (r *resolver) html(doc string) string {
 		case html.StartTagToken, html.SelfClosingTagToken:
 			t, changed := z.Token(), false
 			for i, a := range t.Attr {
-				if t.Data == "base" && a.Key == "href" {
-					if base := resolve(r.base, a.Val); len(base) <= maxField {
-						r.base, r.url = base, onWeb(base)
+				s := r.attribute(a.Key, a.Val)
+				if t.Data == "base" && a.Key == "href" && !hasBase {
+					hasBase = true
+					if u := onWeb(s); u != nil && len(s) <= maxField {
+						r.base, r.url = s, u
 					}
 				}
-				t.Attr[i].Val = r.attribute(a.Key, a.Val)
-				changed = changed || t.Attr[i].Val != a.Val
+				t.Attr[i].Val = s
+				changed = changed || s != a.Val
 			}
 			if changed {
 				raw = t.String()
