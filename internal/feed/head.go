@@ -184,6 +184,9 @@ func readHeadJSON(raw []byte) (Head, error) {
 	} {
 		*p = clipString(stringOf(get[name]))
 	}
+	if h.Title == "" && !strings.Contains(stringOf(get["version"]), "jsonfeed.org/version") {
+		return h, errNoJSONFeed
+	}
 	h.Link = safeLink(h.Link)
 	return h, nil
 }

@@ -167,6 +167,8 @@ func skipValue(doc []byte, i int) int {
 	}
 }
 
+var errNoJSONFeed = fmt.Errorf("%w: JSON, but no JSON Feed", ErrNotFeed)
+
 // sliceJSON splits a JSON Feed into its items and its head.
 func sliceJSON(doc []byte) (Head, []Item, repairs, omissions, error) {
 	var bad repairs
@@ -185,19 +187,13 @@ func sliceJSON(doc []byte) (Head, []Item, repairs, omissions, error) {
 		return Head{}, nil, bad, lost, fmt.Errorf("%w: JSON, but no object", ErrNotFeed)
 	}
 	var list *member
-	named := false
 	members(doc, func(m member) {
-		switch m.name {
-		case "items":
+		if m.name == "items" {
 			list = &m
-		case "version":
-			named = named || strings.Contains(stringOf(doc[m.value:m.end]), "jsonfeed.org/version")
-		case "title":
-			named = named || stringOf(doc[m.value:m.end]) != ""
 		}
 	})
-	if list == nil || doc[list.value] != '[' || !named {
-		return Head{}, nil, bad, lost, fmt.Errorf("%w: JSON, but no JSON Feed", ErrNotFeed)
+	if list == nil || doc[list.value] != '[' {
+		return Head{}, nil, bad, lost, errNoJSONFeed
 	}
 	var items []Item
 	elements(doc[list.value:list.end], func(raw []byte) {
