@@ -179,11 +179,10 @@ func (f *Feed) Redirected(requested, final string) error {
 		it := &f.Items[i]
 		base := Binding{"xml:base", resolve(final, scopeOf(it.Scope).base())}.sanitised()
 		rest := slices.DeleteFunc(slices.Clone(it.Scope), func(b Binding) bool { return b.Prefix == base.Prefix })
-		if len(rest) == MaxScope || len(base.URI) > maxField {
-			continue
-		}
 		at, _ := slices.BinarySearchFunc(rest, base.Prefix, func(b Binding, p string) int { return strings.Compare(b.Prefix, p) })
-		it.Scope = slices.Insert(rest, at, base)
+		if rest = slices.Insert(rest, at, base); len(base.URI) <= maxField && isScopeSmall(rest) {
+			it.Scope = rest
+		}
 	}
 	return nil
 }

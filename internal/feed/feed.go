@@ -48,6 +48,9 @@ const (
 	MaxHead = 64 << 10
 	// MaxScope is how many bindings of its document an item may use.
 	MaxScope = 64
+	// maxScopeSize is how long these are together, in bytes. They travel with each item, and are written at each one if
+	// the head has not all of them. Usual items have a few hundred bytes.
+	maxScopeSize = 8 << 10
 
 	maxDepth      = 64   // nested elements or values; readers recurse over them
 	maxAttributes = 64   // of one element; they are compared with each other

@@ -165,7 +165,7 @@ func (s *slicer) finishItem() {
 		it.Raw = shorten(it.Raw)
 	}
 	switch {
-	case it.Raw == nil || len(it.Scope) > MaxScope:
+	case it.Raw == nil || !isScopeSmall(it.Scope):
 		s.lost.large++
 		return
 	case large:

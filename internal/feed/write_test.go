@@ -3,6 +3,7 @@ package feed
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -400,5 +401,35 @@ func TestDatesThatCannotBeWrittenAreLeftOut(t *testing.T) {
 				t.Errorf("%v as %s:\n%s", published, format, doc)
 			}
 		}
+	}
+}
+
+// Namespaces that a head is too small for would stand at each item. An item that uses more than a bound is left out.
+func TestNamespacesOfItemsDoNotMakeADocumentHuge(t *testing.T) {
+	var declared, used strings.Builder
+	for i := range MaxScope - 1 {
+		fmt.Fprintf(&declared, ` xmlns:a%d="urn:%s"`, i, strings.Repeat("x", 4000))
+		fmt.Fprintf(&used, "<a%d:x/>", i)
+	}
+	var doc strings.Builder
+	fmt.Fprintf(&doc, "<rss%s><channel><title>T</title>", declared.String())
+	for i := range 200 {
+		fmt.Fprintf(&doc, "<item><guid>%d</guid>%s</item><item><guid>a%[1]d</guid><a0:x/></item>", i, used.String())
+	}
+	doc.WriteString("</channel></rss>")
+	f := parse(t, doc.String())
+	if len(f.Items) != 200 || !strings.Contains(f.Omitted, "200 items") {
+		t.Errorf("%d items, omitted: %s", len(f.Items), f.Omitted)
+	}
+	d := &Document{Head: f.Head}
+	for _, it := range f.Items {
+		if _, err := ReadItem(it.Format, it.Raw, it.Scope, it.Qualifiers); err != nil {
+			t.Fatal(err)
+		}
+		d.Entries = append(d.Entries, Entry{Item: it})
+	}
+	out, err := Write(d, RSS)
+	if err != nil || len(out) > 3*doc.Len() {
+		t.Errorf("%d bytes become %d, %v", doc.Len(), len(out), err)
 	}
 }
