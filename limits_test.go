@@ -91,6 +91,7 @@ var limits = []struct {
 	{"Feeds", []limit{
 		{"internal/feed", "MaxDocument:B MaxItems MaxItem:B", "a document; its items; one item", "the items in its first part; the first items; an item loses its largest parts"},
 		{"internal/feed", "maxDepth", "nesting of elements", "a clear error"},
+		{"internal/feed", "maxGrowth:B maxDocumentGrowth:B", "how much longer an item and a document become by absolute addresses, beyond their own size", "further addresses stay as they are written"},
 		{"internal/feed", "maxOPML:B maxOutlines maxUnread", "an OPML document; its outlines; its lines that cannot be read", "refused"},
 		{"difference", "MaxPublication:B", "an item with its publisher's envelope", "refused with a reason; readers get the item by polling"},
 		{"difference", "MaxFormer MaxWitnesses", "former keys in a pin; owners' statements in a pin", "the oldest keys are forgotten; further statements are left out"},

@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"strings"
 
-	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
 	"golang.org/x/text/encoding/charmap"
 )
@@ -13,7 +12,6 @@ import (
 type textConstruct struct {
 	text     string // without markup
 	markup   string // as HTML, if the element contains elements
-	base     string // address to which relative addresses refer
 	isHTML   bool   // text is HTML
 	isGuess  bool   // nobody says whether text is HTML
 	isHidden bool   // neither text nor HTML
@@ -21,7 +19,7 @@ type textConstruct struct {
 
 // textConstruct reads the element that starts, up to its end.
 func (r *meaningReader) textConstruct(of rank) textConstruct {
-	c := textConstruct{base: r.base()}
+	var c textConstruct
 	media := strings.ToLower(strings.TrimSpace(r.value("type")))
 	major, _, isType := strings.Cut(media, "/")
 	isBase64 := strings.EqualFold(r.value("mode"), "base64") // as Atom 0.3 says it
@@ -118,15 +116,13 @@ func (r *meaningReader) inner(c *textConstruct, isEscaped bool) {
 // startTag writes the start tag of an element of XHTML as HTML.
 func (r *meaningReader) startTag(b *strings.Builder) {
 	b.WriteString("<" + string(r.local))
+	addresses := r.here()
 	for _, a := range r.attrs {
 		name := string(a.name)
 		if name == "xml:base" || strings.HasPrefix(name, "xmlns") {
 			continue
 		}
-		value := unescape(a.value)
-		if b.Len() <= 2*len(r.doc)+maxGrowth {
-			value = absoluteAttribute(r.base(), name, value)
-		}
+		value := addresses.attribute(name, unescape(a.value))
 		b.WriteString(" " + strings.TrimPrefix(name, "xml:") + `="` + escape(value) + `"`)
 	}
 	b.WriteByte('>')
@@ -138,15 +134,15 @@ var voidElements = map[atom.Atom]bool{
 	atom.Input: true, atom.Link: true, atom.Meta: true, atom.Param: true, atom.Source: true, atom.Track: true, atom.Wbr: true,
 }
 
-// html returns the text as HTML.
-func (c textConstruct) html() string {
+// html returns the text as HTML, with the addresses of the place where the element stands.
+func (c textConstruct) html(addresses *resolver) string {
 	switch {
 	case c.isHidden:
 		return ""
 	case c.markup != "":
 		return strings.TrimSpace(c.markup)
 	case c.isHTML:
-		return absoluteHTML(c.base, strings.TrimSpace(c.text))
+		return addresses.html(strings.TrimSpace(c.text))
 	}
 	return escape(strings.TrimSpace(c.text))
 }
@@ -158,51 +154,9 @@ func (c textConstruct) plain() string {
 	case c.markup != "":
 		s = string(AppendText(nil, c.markup))
 	case c.isGuess:
-		s = plainTitle(s)
+		s = PlainTitle(s)
 	case c.isHTML:
 		s = string(AppendText(nil, s))
 	}
 	return strings.Join(strings.Fields(s), " ")
-}
-
-// plainTitle returns the plain text of a title of RSS, of which nobody says whether it is HTML. References are read
-// as HTML. Tags are markup if all are of elements that HTML knows, each closed where it must be: "<b>bold</b>" is
-// markup, and "drop <a> for <area>" speaks of it.
-func plainTitle(s string) string {
-	if isMarkup(s) {
-		return string(AppendText(nil, s))
-	}
-	return html.UnescapeString(s)
-}
-
-func isMarkup(s string) bool {
-	var open []atom.Atom
-	z := html.NewTokenizer(strings.NewReader(s))
-	for {
-		kind := z.Next()
-		if kind == html.ErrorToken {
-			return len(open) == 0
-		}
-		if kind != html.StartTagToken && kind != html.EndTagToken && kind != html.SelfClosingTagToken {
-			continue
-		}
-		name, hasAttributes := z.TagName()
-		tag := atom.Lookup(name)
-		switch {
-		case tag == 0 || len(open) == maxDepth:
-			return false
-		case tag == atom.Br || tag == atom.Hr || tag == atom.Wbr || tag == atom.P:
-		case voidElements[tag]:
-			if !hasAttributes {
-				return false
-			}
-		case kind == html.StartTagToken:
-			open = append(open, tag)
-		case kind == html.EndTagToken:
-			if len(open) == 0 || open[len(open)-1] != tag {
-				return false
-			}
-			open = open[:len(open)-1]
-		}
-	}
 }

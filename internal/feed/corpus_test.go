@@ -176,7 +176,7 @@ func identities(items, source []Item) string {
 
 func hasRelativeAddress(it *Item) bool {
 	if it.Format == JSON {
-		return !bytes.Equal(absoluteJSON("", it.Raw, absoluteBase), it.Raw)
+		return !bytes.Equal(absoluteJSON(it.Raw, absoluteBase), it.Raw)
 	}
 	return !bytes.Equal(absoluteXML(it.Raw, scopeOf(it.Scope), absoluteBase), it.Raw)
 }

@@ -53,6 +53,15 @@ func TestWhatIsNoEdit(t *testing.T) {
 		}
 	}
 	only(t, `<item><enclosure url="https://i.example/1.png"/></item>`) // a picture alone is an item
+	for kind, same := range map[string]bool{"image/png": true, "audio/mpeg": false} {
+		attachment := func(address string) Item {
+			f := parse(t, `{"version":"https://jsonfeed.org/version/1.1","title":"T","items":[{"id":"1","attachments":[{"url":"`+address+`","mime_type":"`+kind+`"}]}]}`)
+			return f.Items[0]
+		}
+		if a, b := attachment("https://i.example/a/1"), attachment("https://i.example/a/2"); (a.Hash == b.Hash) != same {
+			t.Errorf("JSON, %s: equal %v, want %v", kind, a.Hash == b.Hash, same)
+		}
+	}
 }
 
 func TestWordingIgnoresNumbersInTheText(t *testing.T) {

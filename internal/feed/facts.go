@@ -242,9 +242,6 @@ func (f *facts) set(which field, s string, visible []byte) {
 	}
 }
 
-// addEnclosure adds an enclosure without a media type.
-func (f *facts) addEnclosure(address string) { f.addMedia(address, "") }
-
 // addMedia adds an enclosure. It ignores queries, because the addresses of media are often signed anew. A picture
 // makes an item that is otherwise empty worth showing, but its address is not content: publishers render the same
 // picture again under another name.

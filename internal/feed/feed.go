@@ -48,12 +48,15 @@ const (
 	MaxHead = 64 << 10
 	// MaxScope is how many bindings of its document an item may use.
 	MaxScope = 64
+	// maxScopeSize is how long these are together, in bytes. They travel with each item, and are written at each one if
+	// the head has not all of them. Usual items have a few hundred bytes.
+	maxScopeSize = 8 << 10
 
 	maxDepth      = 64   // nested elements or values; readers recurse over them
 	maxAttributes = 64   // of one element; they are compared with each other
 	maxBindings   = 128  // of namespaces, in force at one place; they are searched linearly
 	maxUnbound    = 32   // prefixes without declaration in a document
-	maxObjects    = 64   // authors or attachments of a JSON item that are read
+	maxObjects    = 64   // authors, categories or enclosures of an item that are read; they are compared with each other
 	maxField      = 4096 // bytes of a title, name or address in the parsed head
 )
 

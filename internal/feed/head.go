@@ -68,9 +68,8 @@ func readHeadXML(format Format, raw []byte) (Head, error) {
 		case "description", "subtitle", "tagline":
 			w.setFirst(&h.Description)
 		case "link":
-			if w.rel == "" || w.rel == "alternate" {
-				w.content = resolve(w.scope.value("xml:base"), w.content)
-				w.setFirst(&h.Link)
+			if h.Link == "" && (w.rel == "" || w.rel == "alternate") {
+				h.Link = w.address()
 			}
 		case "language":
 			w.setFirst(&h.Language)
@@ -83,7 +82,7 @@ func readHeadXML(format Format, raw []byte) (Head, error) {
 	return h, nil
 }
 
-// A headWalker visits the children of a head, one at a time. The content of an Atom link is its address.
+// A headWalker visits the children of a head, one at a time. The content of a link is its address as written.
 type headWalker struct {
 	*walker
 	format  Format
@@ -144,10 +143,15 @@ func (w *headWalker) startChild() {
 	}
 	if href, ok := w.attr("href"); ok && w.name == "link" {
 		w.rel, w.content = w.value("rel"), unescape(href)
-		if base := w.scope.value("xml:base"); base != "" {
-			w.content = absolute(base, w.content)
-		}
 	}
+}
+
+// address returns the address in a link, as far as the document says where it is.
+func (w *headWalker) address() string {
+	if w.content == "" {
+		return ""
+	}
+	return clipString(resolve(w.scope.base(), w.content))
 }
 
 // setFirst sets a field that is not set yet.
@@ -186,6 +190,9 @@ func readHeadJSON(raw []byte) (Head, error) {
 		"title": &h.Title, "home_page_url": &h.Link, "description": &h.Description, "language": &h.Language,
 	} {
 		*p = clipString(stringOf(get[name]))
+	}
+	if h.Title == "" && !strings.Contains(stringOf(get["version"]), "jsonfeed.org/version") {
+		return h, errNoJSONFeed
 	}
 	h.Link = safeLink(h.Link)
 	return h, nil
@@ -233,9 +240,9 @@ func (h *Head) hints() (hints Hints, links Links) {
 		case "link":
 			switch {
 			case w.rel == "self" && links.Self == "":
-				links.Self = clipString(w.content)
-			case w.rel == "hub":
-				links.Hubs = append(links.Hubs, clipString(w.content))
+				links.Self = w.address()
+			case w.rel == "hub" && len(links.Hubs) < maxObjects:
+				links.Hubs = append(links.Hubs, w.address())
 			}
 		}
 	}

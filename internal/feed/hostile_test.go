@@ -55,6 +55,23 @@ var hostile = []struct {
 		}
 		return fill("<rss><channel"+attrs.String()+">", "<a0:x a1:x=''/>", "</channel></rss>")
 	}, nil},
+	{"elements with bases", func() []byte {
+		return fill("<rss xml:base='https://o.example/"+strings.Repeat("a", 4000)+"/'><channel>", "<a xml:base='x/'/>", "</channel></rss>")
+	}, nil},
+	{"a head of links below a base", func() []byte {
+		return fill("<rss xml:base='https://o.example/"+strings.Repeat("a", 4000)+"/'><channel>", "<link>#</link><link rel='x' href='b'/>", "</channel></rss>")
+	}, nil},
+	{"a long name around many items", func() []byte {
+		name := strings.Repeat("x", maxField)
+		return fill("<rss><"+name+">", "<item></item>", "</"+name+"></rss>")
+	}, nil},
+	{"a long name around many ends", func() []byte {
+		return fill("<rss><channel><"+strings.Repeat("x", MaxDocument/2)+">", "</b>", "</channel></rss>")
+	}, nil},
+	{"a long name around many elements", func() []byte {
+		name := strings.Repeat("x", MaxDocument/4)
+		return fill("<rss><"+name+">", "<b/>", "</"+name+"></rss>")
+	}, nil},
 	{"one text", func() []byte {
 		return fill("<rss><channel><item><description>", "x", "</description></item></channel></rss>")
 	}, nil},
@@ -116,6 +133,7 @@ var hostile = []struct {
 	}, nil},
 	{"deep JSON", func() []byte { return fill(`{"title":"x","items":`, `[`, ``) }, ErrLimit},
 	{"one JSON string", func() []byte { return fill(`{"title":"`, `\u0041`, `","items":[]}`) }, nil},
+	{"JSON of line ends", func() []byte { return fill(`{"title":"`, "\n", `","items":[]}`) }, ErrLimit},
 	{"JSON that does not end", func() []byte { return fill(`{"title":"x","items":[`, `{},`, ``) }, ErrTruncated},
 }
 

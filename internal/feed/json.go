@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -70,7 +71,7 @@ func mendJSON(doc []byte) []byte {
 		out = append(append(out, doc[done:i]...), s...)
 		done = i + 1
 	}
-	for i := 0; i < len(doc); i++ {
+	for i := 0; i < len(doc) && len(out) <= MaxDocument; i++ { // larger output is refused
 		switch c := doc[i]; {
 		case quoted && c == '\\':
 			i++
@@ -125,7 +126,7 @@ func elements(doc []byte, each func(value []byte)) {
 	i := jsonSpace(doc, 1)
 	for doc[i] != ']' {
 		after := skipValue(doc, i)
-		each(doc[i:after:after])
+		each(doc[i:after])
 		i = jsonSpace(doc, after)
 		if doc[i] == ',' {
 			i = jsonSpace(doc, i+1)
@@ -166,6 +167,8 @@ func skipValue(doc []byte, i int) int {
 	}
 }
 
+var errNoJSONFeed = fmt.Errorf("%w: JSON, but no JSON Feed", ErrNotFeed)
+
 // sliceJSON splits a JSON Feed into its items and its head.
 func sliceJSON(doc []byte) (Head, []Item, repairs, omissions, error) {
 	var bad repairs
@@ -184,19 +187,13 @@ func sliceJSON(doc []byte) (Head, []Item, repairs, omissions, error) {
 		return Head{}, nil, bad, lost, fmt.Errorf("%w: JSON, but no object", ErrNotFeed)
 	}
 	var list *member
-	named := false
 	members(doc, func(m member) {
-		switch m.name {
-		case "items":
+		if m.name == "items" {
 			list = &m
-		case "version":
-			named = named || strings.Contains(stringOf(doc[m.value:m.end]), "jsonfeed.org/version")
-		case "title":
-			named = named || stringOf(doc[m.value:m.end]) != ""
 		}
 	})
-	if list == nil || doc[list.value] != '[' || !named {
-		return Head{}, nil, bad, lost, fmt.Errorf("%w: JSON, but no JSON Feed", ErrNotFeed)
+	if list == nil || doc[list.value] != '[' {
+		return Head{}, nil, bad, lost, errNoJSONFeed
 	}
 	var items []Item
 	elements(doc[list.value:list.end], func(raw []byte) {
@@ -217,7 +214,7 @@ func sliceJSON(doc []byte) (Head, []Item, repairs, omissions, error) {
 			}
 			lost.parts++
 		}
-		items = append(items, Item{Format: JSON, Raw: raw})
+		items = append(items, Item{Format: JSON, Raw: slices.Clip(raw)})
 	})
 	raw := make([]byte, 0, len(doc)-(list.end-list.value)+len("[]"))
 	raw = append(raw, doc[:list.value]...)
@@ -270,7 +267,7 @@ func factsOfJSON(raw []byte) facts {
 		f.author = appendField(f.author, appendNonSpace(nil, a))
 	}
 	for _, a := range objectsOf(get["attachments"]) {
-		f.addEnclosure(stringOf(a["url"]))
+		f.addMedia(stringOf(a["url"]), stringOf(a["mime_type"]))
 	}
 	for name := range get {
 		switch name {

@@ -53,7 +53,8 @@ func (it *Item) Meaning(base string) (Meaning, error) {
 	if it.Format == JSON {
 		return it.meaningOfJSON(base), nil
 	}
-	r := meaningReader{walker: walk(it.Raw, scopeOf(it.Scope)), document: base, format: it.Format}
+	r := meaningReader{walker: walk(it.Raw, scopeOf(it.Scope)), format: it.Format}
+	r.addresses = resolver{document: base, spare: len(it.Raw) + maxGrowth}
 	for r.step() {
 		switch {
 		case !r.starts():
@@ -72,10 +73,10 @@ func (it *Item) Meaning(base string) (Meaning, error) {
 // A meaningReader reads the content of one item of XML.
 type meaningReader struct {
 	*walker
-	document string // address of the document
-	format   Format
-	m        Meaning
-	ranks    map[any]rank // of the fields that are set, by their addresses
+	addresses resolver
+	format    Format
+	m         Meaning
+	ranks     map[any]rank // of the fields that are set, by their addresses
 }
 
 // rank says how much an element counts for its field.
@@ -113,14 +114,10 @@ func (r *meaningReader) setDate(field *time.Time, s string, of rank) {
 	}
 }
 
-// base returns the address to which relative addresses refer at the last start.
-func (r *meaningReader) base() string { return baseOf(r.document, r.scope) }
-
-func baseOf(document string, s scope) string {
-	if inner := s.value("xml:base"); inner != "" {
-		return resolve(document, inner)
-	}
-	return document
+// here returns the resolver of the addresses in the element that started or ended last.
+func (r *meaningReader) here() *resolver {
+	r.addresses.enter(r.scope)
+	return &r.addresses
 }
 
 // about takes the name that RDF gives to an item.
@@ -148,9 +145,9 @@ func (r *meaningReader) child() {
 		if of == podcastRank && name == "subtitle" {
 			of = mediaRank
 		}
-		r.setString(&r.m.Summary, r.textConstruct(of).html(), of)
+		r.setString(&r.m.Summary, r.textConstruct(of).html(r.here()), of)
 	case "content", "encoded", "body", "fullitem":
-		r.setString(&r.m.Content, r.textConstruct(of).html(), of)
+		r.setString(&r.m.Content, r.textConstruct(of).html(r.here()), of)
 	case "author", "creator":
 		r.author(of)
 	case "pubdate", "published", "issued", "created", "date":
@@ -161,24 +158,22 @@ func (r *meaningReader) child() {
 	case "updated", "modified":
 		r.setDate(&r.m.Updated, r.textConstruct(of).text, of)
 	case "category", "subject":
-		term := r.value("term")
-		if term = cmp.Or(strings.TrimSpace(term), strings.TrimSpace(r.textConstruct(of).text)); term != "" && !slices.Contains(r.m.Categories, term) {
-			r.m.Categories = append(r.m.Categories, term)
-		}
+		term := strings.TrimSpace(r.value("term"))
+		r.m.Categories = appendNew(r.m.Categories, cmp.Or(term, strings.TrimSpace(r.textConstruct(of).text)))
 	case "enclosure":
 		r.enclosure(r.value("url"))
 	}
 }
 
 func (r *meaningReader) enclosure(address string) {
-	if address = strings.TrimSpace(address); address != "" {
-		r.m.Enclosures = append(r.m.Enclosures, Enclosure{absolute(r.base(), address), r.value("type"), r.value("length")})
+	if address = strings.TrimSpace(address); address != "" && len(r.m.Enclosures) < maxObjects {
+		r.m.Enclosures = append(r.m.Enclosures, Enclosure{r.here().absolute(address), r.value("type"), r.value("length")})
 	}
 }
 
 // link reads a link. Of pages in several forms a reader wants the one in HTML.
 func (r *meaningReader) link(of rank) {
-	base, rel, media := r.base(), r.value("rel"), strings.ToLower(r.value("type"))
+	rel, media := r.value("rel"), strings.ToLower(r.value("type"))
 	href, isAtomLink := r.attr("href")
 	address := unescape(href)
 	if !isAtomLink {
@@ -191,20 +186,20 @@ func (r *meaningReader) link(of rank) {
 		if media != "" && !strings.Contains(media, "html") {
 			of = mediaRank
 		}
-		r.setString(&r.m.Link, absolute(base, address), of)
+		r.setString(&r.m.Link, r.here().absolute(address), of)
 	}
 }
 
 // guid reads the id of an item. In RSS 2.0 it is the item's page, too, unless the item denies it.
 func (r *meaningReader) guid(name string, of rank) {
-	permalink, base := strings.ToLower(strings.TrimSpace(r.value("isPermaLink"))), r.base()
+	permalink := strings.ToLower(strings.TrimSpace(r.value("isPermaLink")))
 	id := strings.TrimSpace(r.textConstruct(of).text)
 	r.setString(&r.m.GUID, id, of)
 	if name != "guid" || permalink == "false" || strings.ContainsAny(id, " \t\r\n") {
 		return
 	}
 	if permalink == "true" && id != "" {
-		id = absolute(base, id)
+		id = r.here().absolute(id)
 	}
 	if isOnWeb(id) {
 		r.setString(&r.m.Link, id, podcastRank)
@@ -213,7 +208,7 @@ func (r *meaningReader) guid(name string, of rank) {
 
 // author reads one of the authors, of which all of the highest rank count.
 func (r *meaningReader) author(of rank) {
-	var names [2]string // name and address in elements
+	var names [2]strings.Builder // name and address in elements
 	depth, text := r.depth(), strings.Builder{}
 	for at := -1; r.step() && (!r.ends() || r.depth() > depth); {
 		switch {
@@ -224,18 +219,26 @@ func (r *meaningReader) author(of rank) {
 		case r.depth() == depth:
 			text.WriteString(r.text())
 		case at >= 0:
-			names[at] += r.text()
+			names[at].WriteString(r.text())
 		}
 	}
-	name := cmp.Or(strings.TrimSpace(names[0]), strings.TrimSpace(names[1]), authorName(text.String()))
+	name := cmp.Or(strings.TrimSpace(names[0].String()), strings.TrimSpace(names[1].String()), authorName(text.String()))
 	name = strings.Join(strings.Fields(name), " ")
 	switch {
 	case name == "":
 	case r.take(&r.m.Authors, of):
 		r.m.Authors = []string{name}
-	case r.ranks[&r.m.Authors] == of && !slices.Contains(r.m.Authors, name):
-		r.m.Authors = append(r.m.Authors, name)
+	case r.ranks[&r.m.Authors] == of:
+		r.m.Authors = appendNew(r.m.Authors, name)
 	}
+}
+
+// appendNew appends a text that a list lacks. The list has at most maxObjects of them, and no empty one.
+func appendNew(list []string, s string) []string {
+	if s == "" || len(list) == maxObjects || slices.Contains(list, s) {
+		return list
+	}
+	return append(list, s)
 }
 
 // authorName returns the name in an author of RSS, such as "address (name)", "name (address)" or "name <address>".
@@ -325,9 +328,10 @@ func (b Binding) attribute() string {
 func (it *Item) meaningOfJSON(base string) Meaning {
 	get := membersOf(it.Raw)
 	text := func(name string) string { return withoutControls(strings.TrimSpace(stringOf(get[name]))) }
+	addresses := resolver{document: base, spare: len(it.Raw) + maxGrowth}
 	m := Meaning{
-		GUID: text("id"), Title: text("title"), Link: absolute(base, text("url")), Authors: authorsOf(get),
-		Summary: escape(text("summary")), Content: absoluteHTML(base, text("content_html")),
+		GUID: text("id"), Title: text("title"), Link: addresses.absolute(text("url")), Authors: authorsOf(get),
+		Summary: escape(text("summary")), Content: addresses.html(text("content_html")),
 	}
 	if m.Content == "" {
 		m.Content = strings.ReplaceAll(escape(text("content_text")), "\n", "<br>\n")
@@ -335,13 +339,11 @@ func (it *Item) meaningOfJSON(base string) Meaning {
 	m.Published, m.Updated = parseDate(text("date_published")), parseDate(text("date_modified"))
 	if tags := get["tags"]; len(tags) > 0 && tags[0] == '[' {
 		elements(tags, func(value []byte) {
-			if tag := stringOf(value); tag != "" {
-				m.Categories = append(m.Categories, tag)
-			}
+			m.Categories = appendNew(m.Categories, stringOf(value))
 		})
 	}
 	for _, a := range objectsOf(get["attachments"]) {
-		m.Enclosures = append(m.Enclosures, Enclosure{absolute(base, stringOf(a["url"])), stringOf(a["mime_type"]), stringOf(a["size_in_bytes"])})
+		m.Enclosures = append(m.Enclosures, Enclosure{addresses.absolute(stringOf(a["url"])), stringOf(a["mime_type"]), stringOf(a["size_in_bytes"])})
 	}
 	return m
 }

@@ -3,6 +3,7 @@ package feed
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,8 @@ func TestTitlesAreReadAsPlainText(t *testing.T) {
 		{rssItem(`<title>&lt;i&gt;Nature&lt;/i&gt; speaks</title>`), "Nature speaks"},
 		{rssItem(`<title>Q&amp;amp;A &amp;#8211; now</title>`), "Q&A – now"},
 		{rssItem(`<title>Vec&lt;T&gt; explained</title>`), "Vec<T> explained"},
+		{rssItem(`<title>if a &lt;b then c</title>`), "if a <b then c"},
+		{rssItem(`<title>&lt;i&gt;drop&lt;/i&gt; a &lt;table&gt; in SQL</title>`), "drop a <table> in SQL"},
 		{atomEntry("", `<title>&amp;amp;</title>`), "&amp;"},
 		{atomEntry("", `<title type="html">&amp;lt;b&amp;gt; &lt;b&gt;c&lt;/b&gt;</title>`), "<b> c"},
 	} {
@@ -212,16 +215,57 @@ func TestAHeadWithATitleOfDublinCoreAndABase(t *testing.T) {
 	}
 }
 
+// Each link of a head is made absolute once, from the base in force at it; an empty one leads nowhere.
+func TestLinksOfAHeadReferToTheirBase(t *testing.T) {
+	for _, c := range []struct{ doc, link, self string }{
+		{`<rss xml:base="https://o.example/d/"><channel><title>T</title><link></link></channel></rss>`, "", ""},
+		{`<rss xml:base="https://o.example/d/"><channel><title>T</title><link xml:base="e/">f</link></channel></rss>`, "https://o.example/d/e/f", ""},
+		{`<feed xmlns="http://www.w3.org/2005/Atom" xml:base="d/"><link href="e"/><link rel="self" href="f"/></feed>`, "d/e", "d/f"},
+		{`<feed xmlns="http://www.w3.org/2005/Atom" xml:base="https://o.example/d/"><link href="e"/><link rel="self" href="//p.example/f"/></feed>`, "https://o.example/d/e", "https://p.example/f"},
+	} {
+		f := parse(t, c.doc)
+		if f.Head.Link != c.link || f.Links.Self != c.self {
+			t.Errorf("%s: the link is %q, want %q; to itself %q, want %q", c.doc, f.Head.Link, c.link, f.Links.Self, c.self)
+		}
+	}
+}
+
 func TestAbsoluteAddressesDoNotMakeAnItemHuge(t *testing.T) {
 	base := "https://site.example/" + strings.Repeat("a", 4000) + "/"
 	links := strings.Repeat("<a href='b'/>", 15_000)
 	for _, doc := range []string{
 		atomEntry(` xml:base="`+base+`"`, `<content type="html">`+escape(links)[:200_000]+`</content>`),
 		atomEntry(` xml:base="`+base+`"`, `<content type="xhtml">`+links+`</content>`),
+		atomEntry(` xml:base="`+base+`"`, `<content type="xhtml"><a href="b"/><img srcset="`+strings.Repeat("c 1,", 50_000)+`"/></content>`),
+		atomEntry(` xml:base="`+base+`"`, `<content type="html">&lt;a `+strings.Repeat("href=b ", 30_000)+`></content>`),
+		atomEntry(` xml:base="`+base+`"`, `<content type="html">&lt;a href=b></content>`+strings.Repeat(`<link rel="enclosure" href="c"/>`, 5_000)),
 	} {
 		m := onlyItem(t, doc)
-		if len(m.Content) > 3*MaxItem || !strings.Contains(m.Content, base+"b") {
-			t.Errorf("%d bytes of content, from %d", len(m.Content), len(doc))
+		size := len(m.Content)
+		for _, e := range m.Enclosures {
+			size += len(e.URL)
+		}
+		if size > 3*MaxItem || !strings.Contains(m.Content, base+"b") {
+			t.Errorf("%d bytes of content, from %d", size, len(doc))
+		}
+	}
+}
+
+// A reader shows few authors, categories and enclosures. An item that has thousands costs no more than others.
+func TestMeaningHasFewAuthorsCategoriesAndEnclosures(t *testing.T) {
+	var xml, tags strings.Builder
+	for i := range 2_000 {
+		fmt.Fprintf(&xml, `<dc:creator>a%d</dc:creator><category>c%d</category><enclosure url="/%d"/>`, i, i, i)
+		fmt.Fprintf(&tags, `"c%d","c0",`, i)
+	}
+	for _, doc := range []string{
+		rssItem(xml.String()),
+		`{"version":"https://jsonfeed.org/version/1.1","title":"J","items":[{"id":"1","tags":[` + tags.String() + `"c0"],` +
+			`"authors":[` + strings.Repeat(`{"name":"a0"},`, 100) + `{"name":"a1"}],"attachments":[` + strings.Repeat(`{"url":"/0"},`, 100) + `{"url":"/1"}]}]}`,
+	} {
+		m := onlyItem(t, doc)
+		if len(m.Categories) != maxObjects || m.Categories[1] != "c1" || len(m.Enclosures) != maxObjects || len(m.Authors) > maxObjects || m.Authors[0] != "a0" {
+			t.Errorf("%d categories, %d enclosures, %d authors", len(m.Categories), len(m.Enclosures), len(m.Authors))
 		}
 	}
 }

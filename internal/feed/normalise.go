@@ -191,7 +191,7 @@ func dropScheme(s string) string {
 	return s
 }
 
-// resolve resolves ref relative to base.
+// resolve resolves ref relative to base, which may be relative, too.
 func resolve(base, ref string) string {
 	b, err := url.Parse(base)
 	if err != nil || base == "" {
@@ -201,5 +201,9 @@ func resolve(base, ref string) string {
 	if err != nil {
 		return ref
 	}
-	return b.ResolveReference(r).String()
+	s := b.ResolveReference(r).String()
+	if !b.IsAbs() && b.Host == "" && !strings.HasPrefix(b.Path, "/") && !r.IsAbs() && r.Host == "" && !strings.HasPrefix(r.Path, "/") {
+		return strings.TrimPrefix(s, "/") // net/url makes every path begin there
+	}
+	return s
 }

@@ -93,8 +93,10 @@ func (p *opmlParser) document() error {
 		t := &p.latest
 		switch {
 		case t.kind == opmlText:
-			if i := bytes.Index(bytes.ToLower(t.raw), []byte("xmlurl=")); i >= 0 && rooted {
-				p.miss(i, "this is no outline, because its < is missing or escaped")
+			if rooted {
+				for _, at := range addressAttr.FindAllIndex(t.raw, maxUnread+1) {
+					p.miss(at[0], "this is no outline, because its < is missing or escaped")
+				}
 			}
 		case !rooted && !slices.Contains([]string{"opml", "head", "body", "outline"}, t.name):
 			return errNoOPML
@@ -135,7 +137,7 @@ func (p *opmlParser) miss(offset int, why string) {
 func (p *opmlParser) startTag(t *opmlToken) {
 	o := newOutline(t.attrs)
 	isNamed := slices.ContainsFunc(t.attrs, func(a opmlAttr) bool { return a.name == "xmlurl" })
-	if o.XMLURL == "" && !isNamed && hasFold(t.raw, "xmlurl") {
+	if o.XMLURL == "" && !isNamed && addressName.Match(t.raw) {
 		if o.XMLURL = t.findAddress(); o.XMLURL == "" { // a quotation mark within another attribute may hide it
 			p.miss(0, "the address of the feed cannot be read: a quotation mark is missing")
 			if !t.closed {
@@ -143,8 +145,8 @@ func (p *opmlParser) startTag(t *opmlToken) {
 			}
 			return
 		}
-		if i := strings.Index(strings.ToLower(o.Text), "xmlurl"); i >= 0 {
-			o.Text = strings.TrimSpace(strings.ToValidUTF8(o.Text[:min(i, len(o.Text))], ""))
+		if at := addressName.FindStringIndex(o.Text); at != nil {
+			o.Text = strings.TrimSpace(o.Text[:at[0]])
 		}
 		o.Text = cmp.Or(o.Text, o.XMLURL)
 	}

@@ -142,6 +142,37 @@ func TestOPMLThatIsNotCompleteIsRead(t *testing.T) {
 	}
 }
 
+// Each subscription that is lost in a text is named with its line, also behind letters that are shorter or longer in
+// the other case.
+func TestOPMLNamesEachAddressInAText(t *testing.T) {
+	for name, c := range map[string]struct {
+		doc  string
+		want []int
+	}{
+		"letters that grow":   {longerInLowerCase, []int{1}},
+		"letters that shrink": {"<opml>" + strings.Repeat("\u212a", 5000) + "\nXMLURL='a'</opml>", []int{2}},
+		"three lines":         {"<opml><body>\noutline xmlUrl='a'/>\noutline xmlurl='b'/>\n\noutline XMLURL = 'c'/></body></opml>", []int{2, 3, 5}},
+	} {
+		_, unread, err := ParseOPML([]byte(c.doc))
+		var lines []int
+		for _, u := range unread {
+			if strings.Contains(u.Why, "no outline") {
+				lines = append(lines, u.Line)
+			}
+		}
+		if err != nil || !slices.Equal(lines, c.want) {
+			t.Errorf("%s: lines %v, want %v; %v", name, lines, c.want, err)
+		}
+	}
+	outlines, _, err := ParseOPML([]byte(`<opml><outline text="` + strings.Repeat("Ⱥ", 9) + ` xmlUrl="http://b.example/"/></opml>`))
+	if err != nil || len(outlines) != 1 || outlines[0].Text != strings.Repeat("Ⱥ", 9) {
+		t.Errorf("%+v, %v", outlines, err)
+	}
+}
+
+// longerInLowerCase has letters of two bytes that have three in lower case.
+var longerInLowerCase = "<opml>" + strings.Repeat("Ⱥ", 5000) + "xmlurl="
+
 func TestOPMLIsReadInItsEncoding(t *testing.T) {
 	utf16 := func(s string) string {
 		var b strings.Builder
@@ -185,6 +216,7 @@ func TestInvalidOPMLIsRefused(t *testing.T) {
 		{"five megabytes and one", strings.Repeat(" ", maxOPML) + "<opml/>", "longer than 5 MiB"},
 		{"many outlines", "<opml>" + strings.Repeat("<outline/>", maxOutlines+1) + "</opml>", "more than 10000 outlines"},
 		{"many broken lines", "<opml>" + strings.Repeat("<outline xmlUrl='", maxUnread+1) + "</opml>", "more than 1000 lines"},
+		{"many lines without a tag", "<opml>" + strings.Repeat("xmlUrl=", maxOPML/8) + "</opml>", "more than 1000 lines"},
 	} {
 		start := time.Now()
 		outlines, _, err := ParseOPML([]byte(c.doc))
@@ -203,6 +235,10 @@ func TestInvalidOPMLIsRefused(t *testing.T) {
 		{"many attributes", "<opml><outline " + strings.Repeat("a='x'@ ", 700_000) + "/></opml>"},
 		{"many values without an end", "<opml>" + strings.Repeat("<outline "+strings.Repeat("a='b' ", 500)+"a='", 1_000)},
 		{"many tags without an end", "<opml>" + strings.Repeat("<x "+strings.Repeat("a ", 500), 5_000)},
+		{"many comments without an end", "<opml>" + strings.Repeat("<!--", maxOPML/5)},
+		{"many sections without an end", "<opml>" + strings.Repeat("<![CDATA[", maxOPML/10)},
+		{"many declarations without an end", "<opml>" + strings.Repeat("<!", maxOPML/3)},
+		{"many end tags without an end", "<opml>" + strings.Repeat("</", maxOPML/3)},
 		{"many quotation marks", "<opml>" + strings.Repeat("<outline "+strings.Repeat(`a="b" c d e " f`, 4_000), 80)},
 	} {
 		start := time.Now()
@@ -270,6 +306,7 @@ func checkOPML(t *testing.T, doc []byte) {
 
 func FuzzOPML(f *testing.F) {
 	f.Add([]byte(sampleOPML))
+	f.Add([]byte(longerInLowerCase))
 	f.Add([]byte(`<opml><head><title>a</title></head><outline a:b="c" a:b="d" xmlns:a="e" xml:lang="f" text=g>`))
 	f.Add([]byte("<opml xmlns='x'><outline xmlns:_='y' _:a='1' url='u' type='link'/><outline text='a \"b\" c'd' xmlUrl=\"&amp;&b\"</opml>"))
 	f.Fuzz(func(t *testing.T, doc []byte) { checkOPML(t, doc) })

@@ -17,6 +17,7 @@ type opmlLexer struct {
 	latest opmlToken
 	lines  struct{ at, count int } // line ends before an offset
 	stop   int                     // offset of the next tag of a list behind the latest token, as far as it is known
+	absent map[string]bool         // marks that do not occur in the rest of the document
 }
 
 const (
@@ -73,9 +74,9 @@ func (l *opmlLexer) next() bool {
 		case has(rest, "</"):
 			l.latest.kind = opmlEnd
 			l.latest.name, _ = tagName(rest[2:])
-			n := bytes.IndexByte(rest, '>') + 1
-			if n == 0 || bytes.IndexByte(rest[1:n], '<') >= 0 {
-				n = 2
+			n := 2
+			if i := bytes.IndexAny(rest[1:], "<>") + 1; rest[i] == '>' {
+				n = i + 1
 			}
 			l.take(n, n)
 		default:
@@ -96,11 +97,18 @@ func (l *opmlLexer) take(n, all int) {
 	l.at += n
 }
 
-// skip goes on behind a mark, or behind the < if there is none.
+// skip goes on behind a mark, or behind the < if there is none. It looks for a mark that is absent only once, because a
+// document can have a million comments without their ends.
 func (l *opmlLexer) skip(rest []byte, mark string) {
-	if n := bytes.Index(rest, []byte(mark)); n >= 0 {
-		l.at += n + len(mark)
-		return
+	if !l.absent[mark] {
+		if n := bytes.Index(rest, []byte(mark)); n >= 0 {
+			l.at += n + len(mark)
+			return
+		}
+		if l.absent == nil {
+			l.absent = map[string]bool{}
+		}
+		l.absent[mark] = true
 	}
 	l.at++
 }
@@ -145,7 +153,7 @@ func (l *opmlLexer) startTag(rest []byte) {
 			i++
 		}
 	}
-	t.closed = !hasFold(rest[limit:min(len(rest), limit+len("</outline"))], "</outline")
+	t.closed = !hasFold(rest[limit:], "</outline")
 	l.take(limit, 0)
 }
 
@@ -219,6 +227,10 @@ const maxAfterValue = 256
 var (
 	// afterValue is what follows the value of an attribute: the end of the tag, or the next attribute.
 	afterValue = regexp.MustCompile(`^[\s,;]*(?:/?>|(?:[\pL_][\pL\d_.:-]*[\s,;]+)*[\pL_][\pL\d_.:-]*\s*=\s*["'])`)
+	// addressName and addressAttr are the name of the attribute that has the address of a feed, alone and with what
+	// gives it a value. They match in the text as it is written: in lower case a text can be longer or shorter.
+	addressName = regexp.MustCompile(`(?i)xmlurl`)
+	addressAttr = regexp.MustCompile(`(?i)xmlurl\s*=`)
 	// quotedAddress is an address in quotation marks.
 	quotedAddress = regexp.MustCompile(`(?i)xmlurl\s*=\s*(?:"([^"'<>\s]+)"|'([^"'<>\s]+)')`)
 )
@@ -241,7 +253,7 @@ func nextTag(s []byte) int {
 		}
 		i += n
 		for _, tag := range []string{"<outline", "</outline", "</body", "</opml"} {
-			if len(s)-i >= len(tag) && strings.EqualFold(string(s[i:i+len(tag)]), tag) {
+			if hasFold(s[i:], tag) {
 				return i
 			}
 		}
@@ -262,7 +274,7 @@ func unescapeAttr(raw []byte) string {
 	}, value))
 }
 
-// hasFold reports whether s contains a text in lower case, whatever the case of s.
+// hasFold reports whether s begins with a text of ASCII, in any case.
 func hasFold(s []byte, text string) bool {
-	return bytes.Contains(bytes.ToLower(s), []byte(text))
+	return len(s) >= len(text) && strings.EqualFold(string(s[:len(text)]), text)
 }

@@ -125,7 +125,7 @@ func (it *Item) check() error {
 		return fmt.Errorf("%w: %d bytes", ErrLimit, len(it.Raw))
 	case it.Qualifiers > maxQualifiers:
 		return fmt.Errorf("%w: %d facts beyond an id", ErrBroken, it.Qualifiers)
-	case len(it.Scope) > MaxScope:
+	case !isScopeSmall(it.Scope):
 		return fmt.Errorf("%w: %d bindings from outside", ErrLimit, len(it.Scope))
 	}
 	for i, b := range it.Scope {
@@ -153,6 +153,15 @@ func (it *Item) check() error {
 		}
 		return nil
 	})
+}
+
+// isScopeSmall reports whether an item may have these bindings.
+func isScopeSmall(bindings []Binding) bool {
+	size := 0
+	for _, b := range bindings {
+		size += len(b.Prefix) + len(b.URI)
+	}
+	return len(bindings) <= MaxScope && size <= maxScopeSize
 }
 
 // check checks that a binding can stand in a start tag.

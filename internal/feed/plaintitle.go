@@ -7,50 +7,62 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// PlainTitle returns a title as people read it. Nobody says whether a title is HTML, and many are escaped once too
-// often: elements with both their tags lose them, and references become characters. A tag by itself is what the title
-// speaks of, and stays.
+// PlainTitle returns a title as people read it, on one line. Nobody says whether a title is HTML, and many are escaped
+// once too often: elements with both their tags lose them, and references become characters. A tag by itself is what
+// the title speaks of, and stays, and so do names that HTML does not know: "drop <a> for <area>", "List<String>".
 func PlainTitle(title string) string {
 	if !strings.ContainsAny(title, "<&") {
-		return strings.TrimSpace(title)
+		return strings.Join(strings.Fields(title), " ")
 	}
-	type part struct {
-		text string
-		tag  atom.Atom // 0 for text, and for the tag of an element with only one
+	type startTag struct {
+		tag  atom.Atom
+		part int
 	}
-	var parts []part
-	var open []int // start tags in parts
-	for z := html.NewTokenizer(strings.NewReader(title)); z.Next() != html.ErrorToken; {
-		token := part{text: string(z.Raw())}
+	var (
+		parts []string
+		open  []startTag
+	)
+	for z := html.NewTokenizer(strings.NewReader(title)); ; {
+		kind := z.Next()
+		part := string(z.Raw())
+		if kind == html.ErrorToken {
+			parts = append(parts, part) // an incomplete tag
+			return strings.Join(strings.Fields(strings.Join(parts, "")), " ")
+		}
 		switch t := z.Token(); {
-		case t.Type == html.TextToken:
-			token.text = t.Data
-		case !inlineElements[t.DataAtom] && t.DataAtom != atom.Br && t.DataAtom != atom.P:
-		case t.DataAtom == atom.Br || t.DataAtom == atom.Wbr || t.DataAtom == atom.Img:
-			token.tag = t.DataAtom
-		case t.Type == html.StartTagToken && len(open) < maxOpenTags:
-			open = append(open, len(parts))
-		case t.Type == html.EndTagToken:
+		case kind == html.TextToken:
+			part = t.Data
+		case t.DataAtom == 0 || hiddenElements[t.DataAtom]:
+		case t.DataAtom == atom.Br || t.DataAtom == atom.Hr || t.DataAtom == atom.Wbr || voidElements[t.DataAtom] && len(t.Attr) > 0:
+			part = tagText(t)
+		case voidElements[t.DataAtom]:
+		case kind == html.StartTagToken && len(open) < maxOpenTags:
+			open = append(open, startTag{t.DataAtom, len(parts)})
+		case kind == html.EndTagToken:
 			for i := len(open) - 1; i >= 0; i-- {
-				if name, _ := tagName([]byte(parts[open[i]].text[1:])); name == t.Data {
-					parts[open[i]].tag, token.tag = t.DataAtom, t.DataAtom
+				if open[i].tag == t.DataAtom {
+					part = tagText(t)
+					parts[open[i].part] = part
 					open = open[:i]
 					break
 				}
 			}
 		}
-		parts = append(parts, token)
+		parts = append(parts, part)
 	}
-	var b strings.Builder
-	for _, p := range parts {
-		switch p.tag {
-		case 0:
-			b.WriteString(p.text)
-		case atom.Br, atom.P:
-			b.WriteByte(' ')
+}
+
+// tagText returns what a tag adds to a title: the description of a picture, or the space between two blocks.
+func tagText(t html.Token) string {
+	for _, a := range t.Attr {
+		if t.DataAtom == atom.Img && a.Key == "alt" {
+			return " " + a.Val + " "
 		}
 	}
-	return strings.TrimSpace(b.String())
+	if inlineElements[t.DataAtom] {
+		return ""
+	}
+	return " "
 }
 
 // maxOpenTags bounds the elements within each other in a title. Tags beyond it stay.

@@ -17,6 +17,14 @@ func TestPlainTitle(t *testing.T) {
 		"&lt;em&gt; explained":                      "<em> explained",
 		"<p>In a paragraph</p>":                     "In a paragraph",
 		"List<String> and <!-- no --> note":         "List<String> and <!-- no --> note",
+		"if a <b then c":                            "if a <b then c",
+		"<i>if</i> a <b then c":                     "if a <b then c",
+		"x &lt; y <!-- z":                           "x < y <!-- z",
+		"a </b":                                     "a </b",
+		"<h1>Big</h1><div>news</div>":               "Big news",
+		"<img src='d.png' alt='A dog'> barks":       "A dog barks",
+		"drop <a> for <area>":                       "drop <a> for <area>",
+		"<ship>Ann</ship> &amp; <b>boats</b>":       "<ship>Ann</ship> & boats",
 	} {
 		if got := PlainTitle(title); got != want {
 			t.Errorf("%q: %q, want %q", title, got, want)

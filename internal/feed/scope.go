@@ -8,7 +8,7 @@ import (
 const xmlSpace = "http://www.w3.org/XML/1998/namespace"
 
 // scope has the namespace bindings in force at a place of a document, the innermost last. It also has xml:base
-// and xml:lang, as bindings of these names.
+// and xml:lang, as bindings of these names, with their values as written.
 type scope []Binding
 
 // find returns the index of a prefix's binding, or -1.
@@ -52,21 +52,23 @@ func (s scope) push(attrs []attribute) scope {
 		}
 		switch string(a.name) {
 		case "xml:base", "xml:lang":
-			value := unescape(a.value)
-			if len(value) > maxField {
-				continue
+			if value := unescape(a.value); len(value) <= maxField {
+				s = append(s, Binding{string(a.name), value})
 			}
-			if string(a.name) == "xml:base" {
-				value = resolve(s.value("xml:base"), value)
-			}
-			s = append(s, Binding{string(a.name), value})
 		}
 	}
 	return s
 }
 
-// value returns the value in force of a name that has a constant spelling, such as xml:base.
+// value returns the value in force of a name that has a constant spelling, such as xml:lang.
 func (s scope) value(name string) string { return s.uri([]byte(name)) }
+
+// base returns the base in force, as far as the document says: each xml:base refers to the one around it.
+func (s scope) base() string {
+	r := resolver{scope: s}
+	r.know()
+	return r.base
+}
 
 // scopeOf returns the scope of bindings from outside.
 func scopeOf(bindings []Binding) scope {

@@ -106,7 +106,7 @@ func (w *walker) container() bool {
 	return w.depth() == 1 || w.depth() == 2 && isNamed(w.local, "channel")
 }
 
-func isNamed(local []byte, name string) bool { return strings.EqualFold(string(local), name) }
+func isNamed(local []byte, name string) bool { return bytes.EqualFold(local, []byte(name)) }
 
 // atItem reports whether an item starts or ends.
 func (s *slicer) atItem() bool {
@@ -169,7 +169,7 @@ func (s *slicer) finishItem() {
 		it.Raw = shorten(it.Raw)
 	}
 	switch {
-	case it.Raw == nil || len(it.Scope) > MaxScope:
+	case it.Raw == nil || !isScopeSmall(it.Scope):
 		s.lost.large++
 		return
 	case large:

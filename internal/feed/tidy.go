@@ -17,7 +17,7 @@ type tidier struct {
 	fault     string   // description of the first problem; "" if none is known
 	checkRoot func(local []byte, uri string) error
 	itemEnd   int      // end in doc of the last whole item; 0: there is none yet
-	around    []string // names of the elements around that item
+	around    [][]byte // names of the elements around that item
 
 	closedChannel bool // the channel of an RSS document ended last
 
@@ -184,7 +184,7 @@ func (t *tidier) start(tok token) error {
 		return fmt.Errorf("%w: more than %d elements within each other", ErrLimit, maxDepth)
 	}
 	prefix, local, ok := split(tok.name)
-	if !ok || string(prefix) == "xmlns" || len(prefix) > maxField {
+	if !ok || string(prefix) == "xmlns" || len(tok.name) > maxField { // names of open elements are compared with each end
 		if len(t.open) == 0 {
 			return fmt.Errorf("%w: it begins with <%s>", ErrNotFeed, clipBytes(tok.name))
 		}
@@ -388,7 +388,7 @@ func (t *tidier) end(tok token) error {
 	if _, local, _ := split(tok.name); i > 0 && t.isStructural(i) && !isNamed(local, "channel") {
 		t.itemEnd, t.around = tok.end, t.around[:0]
 		for _, e := range t.open[:i] {
-			t.around = append(t.around, string(e.name))
+			t.around = append(t.around, e.name)
 		}
 	}
 	t.pop()
@@ -403,12 +403,8 @@ func (t *tidier) isStructural(i int) bool {
 	if i > 2 {
 		return false
 	}
-	_, local, _ := split(t.open[i].name)
-	switch strings.ToLower(string(local)) {
-	case "channel", "item", "entry":
-		return true
-	}
-	return false
+	local := localOf(t.open[i].name)
+	return isNamed(local, "channel") || isNamed(local, "item") || isNamed(local, "entry")
 }
 
 func (t *tidier) pop() {

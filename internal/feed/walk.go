@@ -121,7 +121,10 @@ func (w *walker) usedBindings(base int) []Binding {
 	for i, b := range w.scope[:base] {
 		special := b.Prefix == "xml:base" || b.Prefix == "xml:lang"
 		if special && w.scope[:base].find([]byte(b.Prefix)) == i || !special && w.used[i] {
-			list = append(list, Binding{b.Prefix, b.URI})
+			if b.Prefix == "xml:base" {
+				b.URI = w.scope[:base].base()
+			}
+			list = append(list, b)
 		}
 	}
 	slices.SortFunc(list, func(a, b Binding) int { return strings.Compare(a.Prefix, b.Prefix) })

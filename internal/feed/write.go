@@ -234,11 +234,17 @@ func (e *Entry) published(m *Meaning) time.Time { return firstDate(m.Published, 
 // firstDate returns the first time that can be written.
 func firstDate(times ...time.Time) time.Time {
 	for _, t := range times {
-		if year := t.Year(); !t.IsZero() && year > 0 && year < 10000 {
+		if writable(t) {
 			return t.UTC()
 		}
 	}
 	return time.Unix(0, 0).UTC()
+}
+
+// writable reports whether a date is given and has a year that all formats can write: four digits, in UTC.
+func writable(t time.Time) bool {
+	year := t.UTC().Year()
+	return !t.IsZero() && year > 0 && year < 10000
 }
 
 // id returns the id of an entry in formats that allow any id.
@@ -262,9 +268,15 @@ func (e *Entry) guid(m *Meaning) string {
 }
 
 // isOnWeb reports whether s is an absolute http or https address.
-func isOnWeb(s string) bool {
+func isOnWeb(s string) bool { return onWeb(s) != nil }
+
+// onWeb parses an absolute http or https address. It returns nil for any other text.
+func onWeb(s string) *url.URL {
 	u, err := url.Parse(s)
-	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil
+	}
+	return u
 }
 
 func isAbsolute(s string) bool {

@@ -3,6 +3,7 @@ package feed
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -370,5 +371,65 @@ func TestUpdatedIsNotOlderThanTheLatestEntry(t *testing.T) {
 		if !strings.Contains(before, want) {
 			t.Errorf("%s: %s", head, before)
 		}
+	}
+}
+
+// A date whose year has no four digits in UTC is written in no format; the next best date takes its place.
+func TestDatesThatCannotBeWrittenAreLeftOut(t *testing.T) {
+	arrived := time.Date(2026, 11, 1, 9, 0, 0, 0, time.UTC)
+	for _, published := range []time.Time{
+		{}, time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC),
+		time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -10*60*60)), time.Date(1, 1, 1, 1, 0, 0, 0, time.FixedZone("", 10*60*60)),
+	} {
+		for format := RSS; format <= JSON; format++ {
+			head, err := NewHead(format, "T", "http://x/", "", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			doc, err := Write(&Document{Head: head, Entries: []Entry{{Meaning: &Meaning{GUID: "urn:1", Title: "t", Published: published}, Arrived: arrived}}}, format)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f := parse(t, string(doc))
+			m, err := f.Items[0].Meaning("")
+			for _, at := range []time.Time{m.Published, m.Updated} {
+				if err != nil || !at.IsZero() && !at.Equal(arrived) {
+					t.Errorf("%v as %s: %v, %v\n%s", published, format, at, err, doc)
+				}
+			}
+			if m.Published.IsZero() && m.Updated.IsZero() || strings.Contains(string(doc), "date_published") || strings.Contains(string(doc), "<published>") {
+				t.Errorf("%v as %s:\n%s", published, format, doc)
+			}
+		}
+	}
+}
+
+// Namespaces that a head is too small for would stand at each item. An item that uses more than a bound is left out.
+func TestNamespacesOfItemsDoNotMakeADocumentHuge(t *testing.T) {
+	var declared, used strings.Builder
+	for i := range MaxScope - 1 {
+		fmt.Fprintf(&declared, ` xmlns:a%d="urn:%s"`, i, strings.Repeat("x", 4000))
+		fmt.Fprintf(&used, "<a%d:x/>", i)
+	}
+	var doc strings.Builder
+	fmt.Fprintf(&doc, "<rss%s><channel><title>T</title>", declared.String())
+	for i := range 200 {
+		fmt.Fprintf(&doc, "<item><guid>%d</guid>%s</item><item><guid>a%[1]d</guid><a0:x/></item>", i, used.String())
+	}
+	doc.WriteString("</channel></rss>")
+	f := parse(t, doc.String())
+	if len(f.Items) != 200 || !strings.Contains(f.Omitted, "200 items") {
+		t.Errorf("%d items, omitted: %s", len(f.Items), f.Omitted)
+	}
+	d := &Document{Head: f.Head}
+	for _, it := range f.Items {
+		if _, err := ReadItem(it.Format, it.Raw, it.Scope, it.Qualifiers); err != nil {
+			t.Fatal(err)
+		}
+		d.Entries = append(d.Entries, Entry{Item: it})
+	}
+	out, err := Write(d, RSS)
+	if err != nil || len(out) > 3*doc.Len() {
+		t.Errorf("%d bytes become %d, %v", doc.Len(), len(out), err)
 	}
 }

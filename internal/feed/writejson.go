@@ -80,7 +80,7 @@ func (d *Document) writeJSON(head *Head) []byte {
 		out = d.appendJSON(out, &d.Entries[i])
 	}
 	out = append(out, raw[at:]...)
-	return append(absoluteJSON("", out, d.Base), '\n')
+	return append(absoluteJSON(out, d.Base), '\n')
 }
 
 // headJSON replaces the address and the publisher in a head.
@@ -136,8 +136,8 @@ func (d *Document) itemJSON(e *Entry) []byte {
 		ID: e.id(&m), URL: m.Link, Title: m.Title, Tags: m.Categories,
 		HTML: cmp.Or(m.Content, m.Summary), Modified: e.date(&m).Format(time.RFC3339),
 	}
-	if !m.Published.IsZero() && m.Published.Year() < 10000 {
-		it.Published = m.Published.Format(time.RFC3339)
+	if writable(m.Published) {
+		it.Published = m.Published.UTC().Format(time.RFC3339)
 	}
 	for _, name := range m.Authors {
 		it.Authors = append(it.Authors, jsonAuthor{name})

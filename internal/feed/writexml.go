@@ -54,7 +54,7 @@ func (w *xmlWriter) splitHead() (before, after []byte) {
 		updated     = 0 // depth of the date that is read
 		updatedText strings.Builder
 	)
-	w.base = h.scope.value("xml:base")
+	w.base = h.scope.base()
 	for v := walk(h.Raw, nil); v.step(); {
 		switch {
 		case v.starts() && v.depth() == 1:
@@ -273,7 +273,7 @@ func (w *xmlWriter) appendVerbatim(out []byte, e *Entry, v *walker) []byte {
 		tagged.WriteString(Binding{}.attribute())
 	}
 	inner := scopeOf(e.Item.Scope)
-	if want := cmp.Or(inner.value("xml:base"), w.d.Base); want != "" && want != cmp.Or(w.base, w.d.Base) && !hasBase {
+	if want := cmp.Or(inner.base(), w.d.Base); want != "" && want != cmp.Or(w.base, w.d.Base) && !hasBase {
 		tagged.WriteString(Binding{"xml:base", want}.sanitised().attribute())
 	}
 	if want := inner.value("xml:lang"); want != "" && want != outside.value("xml:lang") && !hasLang {
@@ -349,8 +349,8 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 		b.WriteString("\n" + tag("title", m.Title))
 		element("id", e.guid(&m))
 		element("updated", date.Format(time.RFC3339))
-		if y := m.Published.Year(); !m.Published.IsZero() && y > 0 && y < 10000 {
-			element("published", m.Published.Format(time.RFC3339))
+		if writable(m.Published) {
+			element("published", m.Published.UTC().Format(time.RFC3339))
 		}
 		if len(m.Authors) == 0 {
 			m.Authors = []string{cmp.Or(w.d.Head.Title, "unknown")} // Atom requires one
