@@ -58,7 +58,7 @@ func firstNumber(text string) (n float64, ok bool) {
 		end := numberEnd(text, start)
 		if n, ok := parseNumber(text[start:end]); ok {
 			if isNegative(text[:start]) {
-				n = -n
+				n = 0 - n // and not -n, which would be -0 for 0
 			}
 			return n, true
 		}

@@ -113,6 +113,7 @@ func (r *Rule) set(values map[string]string) (err error) {
 			if r.If.Value, err = strconv.ParseFloat(strings.Replace(m[3], ",", ".", 1), 64); err != nil {
 				return fmt.Errorf("number=%s in the address: %s is not a number: write it like 49.90", v, m[3])
 			}
+			r.If.Value += 0 // which turns -0 into 0
 			values[numberName] = css + r.If.Op + strconv.FormatFloat(r.If.Value, 'f', -1, 64)
 		}
 		if r.Number, err = compileNamed(numberName, css); err != nil {

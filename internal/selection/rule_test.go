@@ -23,6 +23,8 @@ func TestParse(t *testing.T) {
 		{"number=.price <= 50.00&omit=.old", "number=.price%3C%3D50&omit=.old"},
 		{"number=.price>%3D49,90", "number=.price%3E%3D49.9"},
 		{"number=[data-x=\"5\"]=-5", "number=%5Bdata-x%3D%225%22%5D%3D-5"},
+		{"number=.a<-0", "number=.a%3C0"},
+		{"number=.a=-0,00", "number=.a%3D0"},
 		{"number=td:nth-child(2)>1e9", "!number="},
 		{"select=", "!empty"},
 		{"select", "!empty"},
