@@ -1,10 +1,8 @@
 package page
 
 import (
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"tidings/internal/longtest"
@@ -109,30 +107,13 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// bounded runs do, and fails if it takes more than a second of processor time or 128 MiB of allocations. No
-// other test runs in parallel.
-func bounded(t *testing.T, do func()) {
-	t.Helper()
-	runtime.GC() // free earlier garbage
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	began := cpu(t)
-	do()
-	took := cpu(t) - began
-	runtime.ReadMemStats(&after)
-	if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; took > time.Second || mb > 128 {
-		t.Errorf("%v of CPU, %d MiB in all", took, mb)
-	} else {
-		t.Logf("%v of CPU, %d MiB in all", took, mb)
-	}
-}
-
 // A page cannot make its parsing slow, or large.
 func TestHostilePagesAreCheap(t *testing.T) {
 	size := longtest.Pick(2<<20, 10<<20)
 	for what, piece := range map[string]string{
 		"nested": "<div>", "navs": "<nav>", "nav by nav": "<nav>a</nav>", "ends": "</div>", "open and end": "<b></i>", "links": "<a href=x>a", "paragraphs": "a<p>",
 		"one line": "a", "blanks": " ", "attributes": "a=b ", "tag that does not end": "<", "entities": "&amp;", "bytes": "\xff", "nested inline": "<b>", "quotes": `<a b="`, "styles": `<p style="a:none;b:c">x`, "a style of blanks": " ", "a long target": "x<br>",
+		"a class of ad1": " ", "a class of ad": " ", "a class of ad-": " ", "a class of ads1-": " ",
 		"lines as they stand": "a line of so many bytes as lines of files have\n",
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -146,11 +127,14 @@ func TestHostilePagesAreCheap(t *testing.T) {
 			if what == "a style of blanks" {
 				doc = `<p style="display` + doc + `">x`
 			}
+			if class, ok := strings.CutPrefix(what, "a class of "); ok {
+				doc = `<div class="` + strings.Repeat(class, size/len(class)) + `">x`
+			}
 			if what == "a long target" {
 				doc = "<a href=" + strings.Repeat("a", size/2) + ">" + doc[:size/2]
 			}
 			page := []byte(doc)
-			bounded(t, func() { HTML(page) })
+			longtest.Bounded(t, func() { HTML(page) })
 		})
 	}
 }

@@ -2,7 +2,7 @@ package page
 
 import (
 	"bytes"
-	"slices"
+	"unicode/utf8"
 
 	"golang.org/x/net/html/atom"
 )
@@ -100,66 +100,66 @@ const maxSlot = 3
 
 // hintOf returns the strongest hint in a class or id. Words end where letters do, and where a capital follows a
 // small letter. A short word beside digits may be a part of a random identifier, see byChance.
-func hintOf(value []byte) hint {
+func hintOf(value []byte) (best hint) {
+	apart := func(c rune) bool { return c >= utf8.RuneSelf || !isJoined(byte(c)) }
+	for identifier := range bytes.FieldsFuncSeq(value, apart) {
+		all := countDigits(identifier)
+		for part := range bytes.SplitSeq(identifier, []byte("-")) {
+			best = max(best, hintIn(part, countDigits(part), all))
+		}
+	}
+	return best
+}
+
+// hintIn returns the strongest hint in a part of an identifier with dashes. own and all are the numbers of digits in the
+// part and in the identifier.
+func hintIn(part []byte, own, all int) (best hint) {
 	var word [longestWord]byte
-	best, n := plain, 0
-	var last byte
+	n := 0
 	flush := func(end int) {
 		if n > 1 && n <= longestWord {
-			if found := hintWords[string(word[:n])]; found > best && (n > shortWord || !byChance(value, end-n, end)) {
+			if found := hintWords[string(word[:n])]; found > best && (n > shortWord || own == 0 || !byChance(part, end-n, end, all > own)) {
 				best = found
 			}
 		}
 		n = 0
 	}
-	for i, c := range value {
-		small, large := 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z'
-		if !small && !large || large && 'a' <= last && last <= 'z' {
+	last := other
+	for i, c := range part {
+		kind := kindOf(c)
+		if kind == digit || kind == capital && last == small {
 			flush(i)
 		}
-		if last = c; small || large {
+		if last = kind; kind != digit {
 			if n < longestWord {
 				word[n] = c | 0x20
 			}
 			n++
 		}
 	}
-	flush(len(value))
+	flush(len(part))
 	return best
 }
 
-// byChance reports whether the word at a position of a class or id is probably a part of a random identifier,
-// such as a UUID. Beside digits it is a word only if a short number follows it and nothing precedes it, and if
-// the parts around it, between dashes, have no digits.
-func byChance(value []byte, begin, end int) bool {
-	from, to := begin, end
-	for from > 0 && kindOf(value[from-1]) != other {
-		from--
-	}
-	for to < len(value) && kindOf(value[to]) != other {
-		to++
-	}
-	if !hasDigit(value[from:to]) {
-		return false
-	}
-	number := value[end:to]
-	if from < begin || len(number) > maxSlot || slices.ContainsFunc(number, func(c byte) bool { return kindOf(c) != digit }) {
-		return true
-	}
-	before, after := from, to
-	for before > 0 && isJoined(value[before-1]) {
-		before--
-	}
-	for after < len(value) && isJoined(value[after]) {
-		after++
-	}
-	return hasDigit(value[before:from]) || hasDigit(value[to:after])
+// byChance reports whether a word beside digits is probably a part of a random identifier, such as a UUID. It is a
+// word only if a short number follows it and nothing precedes it, and if the parts around it, between dashes, have
+// no digits.
+func byChance(part []byte, begin, end int, digitsAround bool) bool {
+	number := part[end:]
+	return begin > 0 || len(number) > maxSlot || countDigits(number) < len(number) || digitsAround
 }
 
 // isJoined reports whether a character belongs to an identifier with dashes.
 func isJoined(c byte) bool { return c == '-' || kindOf(c) != other }
 
-func hasDigit(text []byte) bool { return bytes.ContainsAny(text, "0123456789") }
+func countDigits(text []byte) (n int) {
+	for _, c := range text {
+		if kindOf(c) == digit {
+			n++
+		}
+	}
+	return n
+}
 
 // hides reports whether a style hides its element.
 func hides(style []byte) bool {

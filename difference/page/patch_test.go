@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"tidings/internal/longtest"
 )
 
 func core(lines ...string) *Core { return &Core{Lines: lines} }
@@ -144,13 +146,13 @@ func testDiffsMadeToHurt(t *testing.T, lines int) {
 	} {
 		t.Run(fmt.Sprintf("%d lines, %s", lines, what), func(t *testing.T) {
 			var p Patch
-			bounded(t, func() { p = Diff(c[0], c[1]) })
+			longtest.Bounded(t, func() { p = Diff(c[0], c[1]) })
 			if got, err := p.Apply(c[0]); err != nil || got.Hash() != c[1].Hash() {
 				t.Error(err)
 			}
 			var m Tracker
 			for i := range 4 {
-				bounded(t, func() { m.Check(*c[i%2], time.Unix(int64(i)*7200, 0)) })
+				longtest.Bounded(t, func() { m.Check(*c[i%2], time.Unix(int64(i)*7200, 0)) })
 			}
 		})
 	}

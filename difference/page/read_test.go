@@ -102,7 +102,7 @@ func TestHostileDataIsCheap(t *testing.T) {
 	} {
 		t.Run(c.what+" "+c.contentType, func(t *testing.T) {
 			doc := []byte(c.before + strings.Repeat(c.piece, (size-len(c.before))/len(c.piece)))
-			bounded(t, func() { _, _ = Read(doc, c.contentType, Location{}) }) // it need only end
+			longtest.Bounded(t, func() { _, _ = Read(doc, c.contentType, Location{}) }) // it need only end
 		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidings/internal/longtest"
 )
 
 // pool returns different lines with words and without numbers.
@@ -184,7 +186,7 @@ func TestHostileRotationIsCheap(t *testing.T) {
 				c.Lines = append(append(c.Lines, "Here: "+l), drawn(r, of, size-i%2*(size/3))...)
 			}
 			w.at = w.at.Add(time.Hour)
-			bounded(t, func() { w.m.Check(c, w.at) })
+			longtest.Bounded(t, func() { w.m.Check(c, w.at) })
 		}
 	}
 }

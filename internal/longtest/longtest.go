@@ -1,5 +1,6 @@
 // Package longtest reads the one switch that chooses how much the tests do: the
-// environment variable TIDINGS_TESTS.
+// environment variable TIDINGS_TESTS. It also measures what hostile documents
+// cost (Bounded).
 //
 // Without it the tests are the fast tier: every test runs, with few seeds, in
 // short worlds of few nodes. "go test ./..." takes three minutes on two

@@ -1,6 +1,7 @@
 package longtest
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 )
@@ -43,4 +44,17 @@ func TestUnknownTierIsRefused(t *testing.T) {
 		}
 	}()
 	Long()
+}
+
+// Memory that is held and memory that is garbage both count.
+func TestCost(t *testing.T) {
+	const size = 32 << 20
+	var held []byte
+	_, peak := cost(t, func() { held = make([]byte, size) })
+	if took, _ := cost(t, func() { _ = bytes.Count(held, []byte{0}) }); took < 0 || took > MaxTime {
+		t.Errorf("counting bytes took %v", took)
+	}
+	if peak < size || peak > 2*size {
+		t.Errorf("%d bytes make a peak of %d", size, peak)
+	}
 }
