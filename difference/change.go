@@ -114,8 +114,8 @@ func (k *Known) TakenBack(id feed.ID, hash feed.Hash, after time.Duration, now t
 	return ok && k.same(&p, s.hash, shortHash(hash)) && now.Sub(s.since) >= after<<p.turns
 }
 
-// IsBehind reports whether a document has an item in an earlier version than the latest one, lacks an item that stands between others,
-// or has one that was withdrawn.
+// IsBehind reports whether a document has an item in an earlier version than the latest one, lacks an item that stands
+// between others, or has one that was withdrawn.
 func (k *Known) IsBehind(f *feed.Feed) bool {
 	return len(k.unlike(f)) > 0 || slices.ContainsFunc(f.Items, func(it feed.Item) bool {
 		p, ok := k.fingerprints[shorten(it.ID)]

@@ -83,6 +83,7 @@ func (w *Window) Apply(d Delta, at time.Time, ref uint64) {
 		}
 		if p := w.byID[e.ID]; p != nil {
 			if !accepted {
+				p.Withdrawn = false // as Known says of each item that a document has
 				continue
 			}
 			e.Arrived, e.Number = p.Arrived, max(e.Number, p.Number)

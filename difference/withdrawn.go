@@ -58,9 +58,12 @@ func (s *standing) keepOrder(keep func(feed.ID) bool) {
 	s.order = slices.DeleteFunc(s.order, func(id feed.ID) bool { return !keep(id) })
 }
 
-// compare returns, for each item of the order, whether a document has it, and the range of indices from the first to behind
-// the last one that it has; of an empty document, the whole range. ok is false if the document proves nothing: content was omitted from it, it has none of the items, or it has
-// them in another order, as a list of the most read articles. An item that is missing there was not withdrawn.
+// compare returns, for each item of the order, whether a document has it, and the range of indices in which a missing
+// item was withdrawn: from the first to behind the last item that the document has. In an empty document it is the
+// whole order, if sighted says that the order is what a document had; the order of a log has older items, too.
+//
+// ok is false if the document proves nothing about missing items: content was omitted from it, it has none of the items,
+// or it has them in another order, as a list of the most read articles.
 func (s *standing) compare(f *feed.Feed) (has []bool, first, n int, ok bool) {
 	if f.Omitted != "" {
 		return nil, 0, 0, false
@@ -125,16 +128,17 @@ func (s *standing) sight(f *feed.Feed, gap time.Duration, now time.Time) {
 	}
 }
 
-// settled returns the items that documents have shown to be withdrawn, or to stand again, for a time.
+// settled returns the items that documents have shown to be withdrawn, or to stand again, for a time: at most MaxItems of
+// each, as a delta can have. The others follow with the next document.
 func (s *standing) settled(f *feed.Feed, after time.Duration, now time.Time) (withdrawn, standing []feed.ID) {
 	for _, id := range s.unlike(f) {
 		at, ok := s.doubted[shorten(id)]
 		switch {
 		case !ok || now.Sub(at.since) < after:
-		case s.withdrawn[shorten(id)]:
-			standing = append(standing, id)
-		default:
+		case !s.withdrawn[shorten(id)] && len(withdrawn) < feed.MaxItems:
 			withdrawn = append(withdrawn, id)
+		case s.withdrawn[shorten(id)] && len(standing) < feed.MaxItems:
+			standing = append(standing, id)
 		}
 	}
 	return withdrawn, standing

@@ -143,3 +143,37 @@ func TestUnknownWithdrawals(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// When more items are withdrawn at once than a delta can have, several deltas withdraw them.
+func TestManyItemsAreWithdrawn(t *testing.T) {
+	names := func(letter string) (list []string) {
+		for i := range feed.MaxItems - 2 {
+			list = append(list, fmt.Sprintf("%s%04d", letter, i))
+		}
+		return list
+	}
+	some, others := names("s"), names("o")
+	document := func(names []string) string { return "first " + strings.Join(names, " ") + " last" }
+	got := strings.Fields(follow(t, document(some), "~"+document(others), "", "=", "=", "=", "="))
+	if want := slices.Concat([]string{"first", "last"}, others, some); !slices.Equal(got, want) {
+		t.Errorf("%d items are marked, want %d", len(got), len(want))
+	}
+}
+
+// A signed version that the origin shows with another text stands, although the window keeps the signed text.
+func TestAVersionThatIsNotAcceptedStands(t *testing.T) {
+	f := listed(t, "b a")
+	d := new(Known).Diff(f)
+	d.Changes[0].Publication = &Publication{Seq: 1, Item: &f.Items[0]}
+	edited := f.Items[0]
+	edited.Hash[0]++
+	var k Known
+	var w Window
+	for i, d := range []Delta{d, {Withdrawn: []feed.ID{edited.ID}}, {Changes: []Change{{Item: edited, Edited: true}}}} {
+		k.Add(d)
+		w.Apply(d, time.Unix(1, 0), uint64(i+1))
+	}
+	if e, _ := w.Entry(edited.ID); e.Withdrawn || k.withdrawn[shorten(edited.ID)] || e.Hash != f.Items[0].Hash {
+		t.Errorf("%+v", e)
+	}
+}
