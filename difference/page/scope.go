@@ -17,12 +17,20 @@ import (
 const (
 	// maxElements bounds the elements of a page on which elements are selected. Pages of people have some thousands.
 	maxElements = 1 << 15
-	// maxSiblings bounds the elements beside each other: those before an element are counted for :nth-child.
+	// maxSiblings bounds the elements beside each other if all are in one place, and the sum of their squares if they are in
+	// several: for :nth-child, those before each element are counted.
 	maxSiblings = 1 << 13
 	// maxNested is how deep elements can be nested in the tree. Deeper ones are beside each other.
 	maxNested = 256
 	// maxAttributes is how many attributes of an element are compared with a selector.
 	maxAttributes = 32
+	// maxValue is how much of an attribute is compared, in bytes. Longer ones are pictures and programs.
+	maxValue = 1 << 10
+	// maxCompared bounds the attributes of a page that are compared, in bytes: each test of a selector may read all of them.
+	maxCompared = 2 << 20
+	// maxContained bounds the text of a page on which elements are selected, in bytes: :contains reads it once for each
+	// element around it.
+	maxContained = 32 << 20
 	// maxFound bounds the elements that a selector may find. More of them are a whole page.
 	maxFound = 1 << 12
 )
@@ -53,7 +61,7 @@ func scopeOf(doc []byte, strict bool, rule *selection.Rule) (s scope, err error)
 	if rule.Select == nil && rule.Omit == nil && rule.Number == nil {
 		return s, nil
 	}
-	t := treeReader{reader: newReader(doc, strict, &Location{})}
+	t := treeReader{reader: newReader(doc, strict, &Location{}), rule: rule}
 	if err := t.read(); err != nil {
 		return s, err
 	}
@@ -128,20 +136,27 @@ type treeReader struct {
 	numbers []int        // of their start tags; none: a browser adds the element
 	stack   []*html.Node // the nodes of the open elements
 	root    html.Node
-	tags    int // start tags so far
-	text    int // nodes of text so far
+	rule    *selection.Rule
+	text    []byte // of the innermost element, not yet in the tree
+	tags    int    // start tags so far
+	size    int    // of the texts in the tree, in bytes, each counted once for each element around it
+	compare int    // size of the attributes in the tree, in bytes
 }
 
-var errElements = fmt.Errorf("%w: the page has more than %d elements, or %d within one, too many to select from: subscribe to the address without its #", ErrLarge, maxElements, maxSiblings)
+var errElements = fmt.Errorf("%w: the page has more than %d elements, %d within one, %d MiB of attributes, or long texts deep within it, too many to select from: subscribe to the address without its #",
+	ErrLarge, maxElements, maxSiblings, maxCompared>>20)
 
 func (t *treeReader) read() error {
 	t.root.Type, t.current.link = html.DocumentNode, none
 	for {
 		switch t.tokens.Next() {
 		case html.ErrorToken:
-			return t.checkSiblings()
-		case html.TextToken:
 			t.addText()
+			return t.check()
+		case html.TextToken:
+			if len(t.stack) > 0 && !neverText[t.innermost()] {
+				t.text = append(t.text, t.tokens.Text()...)
+			}
 		case html.StartTagToken:
 			t.start(false)
 		case html.SelfClosingTagToken:
@@ -150,34 +165,41 @@ func (t *treeReader) read() error {
 			name, _ := t.tokens.TagName()
 			t.end(atom.Lookup(name))
 		}
-		if len(t.nodes) > maxElements {
+		if len(t.nodes) > maxElements || t.compare > maxCompared || t.size > maxContained {
 			return errElements
 		}
 	}
 }
 
-// checkSiblings refuses a page with too many elements beside each other.
-func (t *treeReader) checkSiblings() error {
-	children := map[*html.Node]int{}
+// check refuses a page with too many elements beside each other, or with too much text at its end.
+func (t *treeReader) check() error {
+	children, squares := map[*html.Node]int{}, 0
 	for _, n := range t.nodes {
-		if children[n.Parent]++; children[n.Parent] > maxSiblings {
-			return errElements
-		}
+		squares += 2*children[n.Parent] + 1
+		children[n.Parent]++
+	}
+	if squares > maxSiblings*maxSiblings || t.size > maxContained {
+		return errElements
 	}
 	return nil
 }
 
-// addText adds text to the innermost element.
+// addText adds the text since the last tag to the innermost element, as one node: each node beside an element takes time
+// for :nth-child.
 func (t *treeReader) addText() {
-	if len(t.stack) == 0 || t.text >= 2*maxElements || neverText[t.open[len(t.open)-1].name] {
+	if len(t.text) == 0 {
 		return
 	}
-	t.text++
-	t.stack[len(t.stack)-1].AppendChild(&html.Node{Type: html.TextNode, Data: string(t.tokens.Text())})
+	t.size += len(t.text) * len(t.stack)
+	t.stack[len(t.stack)-1].AppendChild(&html.Node{Type: html.TextNode, Data: string(t.text)})
+	t.text = t.text[:0]
 }
 
 // end ends an element and those in it.
 func (t *treeReader) end(name atom.Atom) {
+	if t.count[name] > 0 {
+		t.addText()
+	}
 	t.endElement(name)
 	t.stack = t.stack[:len(t.open)]
 }
@@ -191,6 +213,7 @@ func (t *treeReader) innermost() atom.Atom {
 }
 
 func (t *treeReader) start(closed bool) {
+	t.addText()
 	number := t.tags
 	t.tags++
 	raw, more := t.tokens.TagName()
@@ -199,8 +222,10 @@ func (t *treeReader) start(closed bool) {
 	node := &html.Node{Type: html.ElementNode, Data: string(raw), DataAtom: name}
 	for more {
 		var key, value []byte
-		if key, value, more = t.tokens.TagAttr(); len(node.Attr) < maxAttributes {
+		if key, value, more = t.tokens.TagAttr(); len(node.Attr) < maxAttributes && t.rule.Reads(string(key)) {
+			value = value[:min(len(value), maxValue)]
 			node.Attr = append(node.Attr, html.Attribute{Key: string(key), Val: string(value)})
+			t.compare += len(value)
 		}
 	}
 	t.imply(name, p)

@@ -3,11 +3,11 @@ package page
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/internal/selection"
 )
 
@@ -128,31 +128,54 @@ func TestNumbersAreTold(t *testing.T) {
 	}
 }
 
-// Hostile pages take neither long nor much memory, whatever is selected.
+// Hostile pages take neither long nor much memory, whatever is selected. Some are refused.
 func TestSelectingIsBounded(t *testing.T) {
-	for name, doc := range map[string]string{
-		"elements":   strings.Repeat("<i>", MaxDocument/3),
-		"siblings":   strings.Repeat("<div>"+strings.Repeat("<i>x</i>", maxSiblings)+"</div>", maxElements/maxSiblings-1),
-		"depth":      strings.Repeat("<div>", maxElements/2) + strings.Repeat("y", 1<<20),
-		"attributes": "<p" + strings.Repeat(" a", MaxDocument/2-2) + ">",
-		"formatting": strings.Repeat("<div>", 9) + strings.Repeat("<b a>", 400) + strings.Repeat("</div><div>x", 20000),
-		"tables":     strings.Repeat("<table><tr><td>", maxElements/4),
-		"beside":     strings.Repeat("<i>x</i>", maxSiblings+1),
-		"comments":   "<p>" + strings.Repeat("a<!---->", MaxDocument/8-1),
+	size := longtest.Pick(2<<20, 10<<20)
+	again := strings.Repeat
+	fill := func(piece string) string { return again(piece, size/len(piece)) }
+	fragments := []string{
+		"select=b" + again(" ~ i", 9), "select=q" + again(" *", 9), "select=*:contains(q)", "omit=*", "select=q:empty" + again(":empty", 31),
+		"select=:nth-child(2n%2B1):not(q)", "select=i:nth-last-of-type(2n%2B3)", "select=i:nth-last-child(2n%2B2)", "select=i:first-of-type", "select=i:only-of-type",
+		"select=:has(" + again("q,", 30) + "q)", "select=:has([class*=q])", "select=" + again(".b", 32), "select=:not(" + again(".b,", 15) + "i)",
+		"select=:not([a*=q])" + again(":not([class*=q])", 13), "select=" + again("[class~='b' i]", 16), "select=:has([aa=q])", "select=" + again("k", 160) + ":not([\\kk])",
+	}
+	for n, c := range []struct {
+		name, doc string
+		refused   bool
+	}{
+		{"siblings", again("<i>x</i>", maxSiblings-9), false},
+		{"some siblings", again("<div>"+again("<i>x</i>", maxSiblings/4)+"</div>", 15), false},
+		{"siblings of two kinds", again("<b>x</b>", maxSiblings/2-9) + again("<i>x</i>", maxSiblings/2), false},
+		{"nested", again(again("<div>", maxNested-6)+again("</div>", maxNested-6), maxElements/maxNested), false},
+		{"deep text", again("<div>", maxNested-6) + again("Ä", 60<<10), false},
+		{"one text", fill("x") + "<i>", false},
+		{"attributes", "<p" + fill(" a") + ">", false},
+		{"values", again("<i"+again(" aa=bb", maxAttributes)+"></i>", maxSiblings-9), false},
+		{"a value", "<i class='" + fill("a ") + "'>", false},
+		{"classes", again("<i class='"+again("a ", 500)+"b'></i>", maxCompared/1001), false},
+		{"names", again("<div>"+again("<i "+again("k", 160)+"=b class='"+again("a ", 15)+"'></i>", 999)+"</div>", 32), false},
+		{"formatting", again("<div>", 9) + again("<b a>", 400) + again("</div><div>x", 8000), false},
+		{"tables", again(again("<table><tr><td>", 60)+again("</table>", 60), 130), false},
+		{"comments", "<p>" + fill("a<!---->"), false},
+		{"elements", fill("<i>"), true},
+		{"texts", again("<i>"+again("x", size/maxElements), maxElements-9), true},
+		{"depth", again("<div>", maxElements/2) + fill("y"), true},
+		{"beside", again("<i>x</i>", maxSiblings+1), true},
+		{"too many classes", again("<i class='"+again("a ", 500)+"b'></i>", maxCompared/1001+1), true},
 	} {
-		for _, fragment := range []string{"select=b" + strings.Repeat(" ~ i", 9), "select=q" + strings.Repeat(" *", 9), "select=*:contains(q)", "select=:nth-child(2n%2B1):has(q)", "omit=*"} {
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			began := time.Now()
-			_, err := Read([]byte(doc), "text/html", Location{What: mustRule(t, fragment)})
-			took := time.Since(began)
-			runtime.ReadMemStats(&after)
-			if used := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 10*time.Second || used > 768 { // most of it is garbage of :contains
-				t.Errorf("%s, %s: %v, %d MiB allocated", name, fragment, took, used)
-			} else {
-				t.Logf("%s, %s: %v, %d MiB, %v", name, fragment, took, used, err)
+		t.Run(c.name, func(t *testing.T) {
+			for i, fragment := range fragments {
+				if !longtest.Long() && (i+n)%5 != 0 {
+					continue
+				}
+				rule := mustRule(t, fragment)
+				var err error
+				longtest.Bounded(t, func() { _, err = Read([]byte(c.doc), "text/html", Location{What: rule}) })
+				if errors.Is(err, ErrLarge) != c.refused {
+					t.Errorf("%s: %v", fragment, err)
+				}
 			}
-		}
+		})
 	}
 }
 

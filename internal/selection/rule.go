@@ -58,6 +58,16 @@ func (c Condition) Holds(n float64) bool {
 	return true
 }
 
+// Reads reports whether a selector of the rule may test an attribute of elements.
+func (r *Rule) Reads(attribute string) bool {
+	for _, s := range []*Selector{r.Select, r.Omit, r.Number} {
+		if s != nil && s.Reads(attribute) {
+			return true
+		}
+	}
+	return false
+}
+
 // IsZero reports whether a rule says nothing.
 func (r *Rule) IsZero() bool { return r.address == "" }
 

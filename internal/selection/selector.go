@@ -1,6 +1,7 @@
 package selection
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -16,15 +17,44 @@ const (
 	MaxSelector = 256
 	// maxSteps bounds the compound selectors of one selector: each is tested on each element.
 	maxSteps = 16
+	// maxTests bounds the classes, ids, attributes and pseudo-classes of one selector, and the commas within brackets:
+	// each reads a text of each element.
+	maxTests = 32
 )
 
 // A Selector is a list of alternatives.
-type Selector struct{ alternatives [][]step }
+type Selector struct {
+	css          string
+	alternatives [][]step
+}
 
 // A step is a compound selector, such as li.new, with the combinator before it.
 type step struct {
-	combinator byte // ' ', '>', '+' or '~'; 0: it is the first
-	compound   cascadia.Sel
+	combinator byte                   // ' ', '>', '+' or '~'; 0: it is the first
+	compound   cascadia.Sel           // without its :has
+	has        cascadia.SelectorGroup // an element within matches it; nil: there is no :has
+}
+
+// newStep reads a compound selector.
+func newStep(combinator byte, css, masked string) (st step, err error) {
+	st.combinator = combinator
+	if st.compound, err = cascadia.Parse(css); err != nil {
+		return st, err
+	}
+	if at := hasClass.FindStringSubmatchIndex(masked); at != nil {
+		if st.has, err = cascadia.ParseGroup(css[at[2]:at[3]]); err == nil {
+			st.compound, err = cascadia.Parse(cmp.Or(css[:at[0]]+css[at[1]:], "*"))
+		}
+	}
+	return st, err
+}
+
+// hasClass matches the :has of a masked compound selector.
+var hasClass = regexp.MustCompile(`(?i):has\(([^()]*)\)`)
+
+// Reads reports whether the selector may test an attribute.
+func (s *Selector) Reads(attribute string) bool {
+	return attribute == "class" || attribute == "id" || strings.ContainsRune(s.css, '\\') || strings.Contains(strings.ToLower(s.css), attribute)
 }
 
 // Compile reads a CSS selector. Its errors say what to write instead.
@@ -40,13 +70,13 @@ func Compile(css string) (*Selector, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, steps := &Selector{alternatives: [][]step{nil}}, 0
+	s, steps := &Selector{css: css, alternatives: [][]step{nil}}, 0
 	for combinator := byte(0); ; {
 		length := compoundLength(masked)
 		if length == 0 {
 			return nil, errors.New("there is no element beside one of its commas, or of its signs >, + and ~: name one there")
 		}
-		compound, err := cascadia.Parse(css[:length])
+		st, err := newStep(combinator, css[:length], masked[:length])
 		if err != nil {
 			return nil, fmt.Errorf("%w: try it with document.querySelectorAll in a browser", err)
 		}
@@ -54,7 +84,7 @@ func Compile(css string) (*Selector, error) {
 			return nil, fmt.Errorf("it names more than %d elements: choose a nearer id or class", maxSteps)
 		}
 		last := &s.alternatives[len(s.alternatives)-1]
-		*last = append(*last, step{combinator, compound})
+		*last = append(*last, st)
 		css, masked = css[length:], masked[length:]
 		trimmed := strings.TrimLeft(masked, blanks)
 		if trimmed == "" {
@@ -92,14 +122,14 @@ func compoundLength(masked string) int {
 	return len(masked)
 }
 
-// mask returns a selector in which strings, escapes and attributes are replaced by as many x.
+// mask returns a selector in which strings, escapes, and all of attributes but their [ are replaced by as many x.
 func mask(css string) (string, error) {
 	masked := []byte(css)
 	var quote byte // the open quote; 0: none
 	inside := false
 	for i := 0; i < len(css); i++ {
 		c := css[i]
-		if quote != 0 || inside || c == '[' || c == '"' || c == '\'' || c == '\\' {
+		if quote != 0 || inside || c == '"' || c == '\'' || c == '\\' {
 			masked[i] = 'x'
 		}
 		switch {
@@ -117,6 +147,8 @@ func mask(css string) (string, error) {
 			inside = true
 		case c == ']':
 			inside = false
+		case c == '#' && inside: // #= would match by a regular expression, which CSS does not have
+			return "", errors.New("a # in its brackets [] is not within quotes: write it within quotes")
 		}
 	}
 	if quote != 0 || inside {
@@ -140,7 +172,7 @@ func checkPseudoClasses(masked string) error {
 			return fmt.Errorf(":%s cannot be used here: these can: %s", name, strings.Join(allowed, ", "))
 		case name == "has" || name == "contains":
 			looks++
-		case strings.HasPrefix(name, "nth-"):
+		case strings.HasSuffix(name, "-child") || strings.HasSuffix(name, "-of-type"):
 			counts++
 		}
 	}
@@ -149,9 +181,17 @@ func checkPseudoClasses(masked string) error {
 			return fmt.Errorf("the brackets of :%s name an element within or beside another one: name one element alone there", name)
 		}
 	}
+	tests := 0
+	for _, c := range masked {
+		if strings.ContainsRune(".#[:,", c) {
+			tests++
+		}
+	}
 	switch {
+	case tests > maxTests:
+		return fmt.Errorf("it has more than %d classes, attributes and the like: leave some out", maxTests)
 	case looks > 1 || counts > 1:
-		return errors.New("it has more than one of :has and :contains, or more than one :nth-…: leave out all but one of each")
+		return errors.New("it has more than one of :has and :contains, or more than one like :first-child and :nth-…: leave out all but one of each")
 	case strings.ContainsAny(withArgument.ReplaceAllString(masked, ""), "()"):
 		return errors.New("it has brackets within brackets, or one that is not closed: write it with one pair at a time")
 	case strings.Contains(masked, "/*"):
@@ -176,6 +216,12 @@ func (s *Selector) Match(elements []*html.Node) []bool {
 		index[e] = i
 	}
 	for _, steps := range s.alternatives {
+		inside := make([][]bool, len(steps))
+		for k, st := range steps {
+			if st.has != nil {
+				inside[k] = matchWithin(elements, index, st.has)
+			}
+		}
 		// For each element, bit k says that the first k+1 steps match it, an element around it, or one before it.
 		own, around, before := make([]uint32, len(elements)), make([]uint32, len(elements)), make([]uint32, len(elements))
 		for i, e := range elements {
@@ -199,7 +245,7 @@ func (s *Selector) Match(elements []*html.Node) []bool {
 				case '~':
 					reached = earlier&bit != 0
 				}
-				if reached && st.compound.Match(e) {
+				if reached && (inside[k] == nil || inside[k][i]) && st.compound.Match(e) {
 					own[i] |= 1 << k
 				}
 			}
@@ -207,6 +253,17 @@ func (s *Selector) Match(elements []*html.Node) []bool {
 		}
 	}
 	return matched
+}
+
+// matchWithin reports which elements have a matching one within.
+func matchWithin(elements []*html.Node, index map[*html.Node]int, group cascadia.SelectorGroup) []bool {
+	within := make([]bool, len(elements))
+	for i, e := range slices.Backward(elements) {
+		if p, ok := index[e.Parent]; ok && !within[p] {
+			within[p] = within[i] || group.Match(e)
+		}
+	}
+	return within
 }
 
 // previousElement returns the element before an element, or nil.
