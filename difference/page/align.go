@@ -9,12 +9,9 @@ import (
 // that are broken elsewhere are joined and broken as before, and the items of an unordered list (HTML, 4.4.6:
 // their order does not change the meaning) are in the order in which readers have them.
 
-// maxLayout bounds the comparison of a change word by word: its removed lines times its added ones times their
-// words. Sixty lines of twenty words each take as much.
-const maxLayout = 1 << 22
-
-// letters is the usual length of a word with its blank, in bytes.
-const letters = 6
+// maxLayout bounds the comparison of changes word by word, for all changes of a page: for each, its removed lines times
+// its added ones times their words. Sixty lines of twenty words each take 2^23. Further changes are compared line by line.
+const maxLayout = 1 << 25
 
 // align lays out a core like a text.
 func (c *Core) align(visible []string) {
@@ -29,15 +26,21 @@ func rejoin(visible, now []string) []string {
 		return now
 	}
 	var joined []string
-	at := 0
+	at, budget := 0, maxLayout
 	for _, h := range changes(visible, now) {
 		omit, add := visible[h.PosX:h.EndX], now[h.PosY:h.EndY]
 		joined = append(joined, now[at:h.PosY]...)
-		if at = h.EndY; len(omit) == 0 || len(omit)+len(add) < 3 || len(omit)*len(add)*(length(omit)+length(add))/letters > maxLayout {
+		if at = h.EndY; len(omit) == 0 || len(omit)+len(add) < 3 {
 			joined = append(joined, add...)
 			continue
 		}
 		was, is := wordsOf(omit), wordsOf(add)
+		cost := len(omit) * len(add) * (size(was) + size(is))
+		if cost > budget {
+			joined = append(joined, add...)
+			continue
+		}
+		budget -= cost
 		for x, y := 0, 0; y < len(add); {
 			same := 0
 			for from := x; from < len(omit) && same == 0; from++ {
@@ -61,6 +64,14 @@ func rejoin(visible, now []string) []string {
 
 // wording is the words of a line and the targets of its links.
 type wording struct{ words, targets []string }
+
+// size returns the number of words.
+func size(of []wording) (n int) {
+	for _, w := range of {
+		n += len(w.words)
+	}
+	return n
+}
 
 // wordsOf returns the wording of lines.
 func wordsOf(lines []string) []wording {

@@ -3,6 +3,7 @@ package page
 import (
 	"regexp"
 	"slices"
+	"strings"
 
 	"golang.org/x/text/currency"
 	"znkr.io/diff"
@@ -38,7 +39,7 @@ func isFigure(line string) bool {
 
 // isAmount reports whether a line states an amount of money.
 func isAmount(line string) bool {
-	if len(line) > maxFigure {
+	if len(line) > maxFigure || !strings.ContainsAny(line, "0123456789") { // a cheap test before the expensive matches
 		return false
 	}
 	if amount.MatchString(line) {

@@ -103,7 +103,10 @@ func (m *marks) transfer(key uint64, place bool) {
 // addNew counts keys that changed for the first time, as far as there is room.
 func (m *marks) addNew(keys map[uint64]int, place bool) {
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if m.find(key) == nil && len(m.list) < maxMarks {
+		if len(m.list) == maxMarks {
+			return
+		}
+		if m.find(key) == nil {
 			m.list = append(m.list, mark{key: key, points: changePoints, needs: keys[key], place: place})
 		}
 	}

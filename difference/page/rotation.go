@@ -33,7 +33,7 @@ type place struct {
 func (m *marks) learnRotation(places map[uint64]int, last *anchors, now []string, h diff.Hunk[string], few bool) {
 	omit, add := last.lines[h.PosX:h.EndX], now[h.PosY:h.EndY]
 	needs := placeThreshold
-	if few && allAmounts(omit) && allAmounts(add) {
+	if few && len(add) <= maxAmounts && allAmounts(add) && allAmounts(omit) {
 		needs = figureThreshold
 	}
 	if key := last.key(h.PosX, h.EndX, growth(h)); rotates(omit, add) && (h.PosX < h.EndX || m.find(key) != nil) {
