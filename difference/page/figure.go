@@ -53,23 +53,25 @@ func isAmount(line string) bool {
 	return false
 }
 
-// allAmounts reports whether each of some lines, at least one, states an amount of money.
-func allAmounts(lines []string) bool {
-	return len(lines) > 0 && !slices.ContainsFunc(lines, func(l string) bool { return !isAmount(l) })
-}
-
-// fewAmounts reports whether changes to a text add at most maxAmounts lines with an amount of money.
-func fewAmounts(now []string, all []diff.Hunk[string]) bool {
-	n := 0
+// amountsIn returns the lines with an amount of money that changes add to a text; none if they are more than maxAmounts.
+func amountsIn(now []string, all []diff.Hunk[string]) (amounts []string) {
 	for _, h := range all {
 		for _, l := range now[h.PosY:h.EndY] {
-			if isAmount(l) {
-				n++
+			if !isAmount(l) {
+				continue
 			}
-			if n > maxAmounts {
-				return false
+			if amounts = append(amounts, l); len(amounts) > maxAmounts {
+				return nil
 			}
 		}
 	}
-	return true
+	return amounts
+}
+
+// areAmounts reports whether amounts of money replace each other: whether each removed line states one, and each added line
+// is one of amounts.
+func areAmounts(omit, add, amounts []string) bool {
+	return len(omit) > 0 && len(add) > 0 && len(add) <= len(amounts) &&
+		!slices.ContainsFunc(add, func(l string) bool { return !slices.Contains(amounts, l) }) &&
+		!slices.ContainsFunc(omit, func(l string) bool { return !isAmount(l) })
 }

@@ -122,27 +122,27 @@ func (m *marks) learn(last, now *Core) (all, edits []diff.Hunk[string]) {
 	if len(all) > maxHunks {
 		all = nil
 	}
-	few := fewAmounts(now.Lines, all)
+	amounts := amountsIn(now.Lines, all)
 	for _, h := range all {
 		omit, add := last.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]
 		was, is := skeletons(omit), skeletons(add)
 		if max(len(omit), len(add)) > largePlaceLines && !slices.Equal(was, is) {
 			continue // another text, whose lines may be similar by chance
 		}
-		countersIn(lines, omit, add, few)
+		countersIn(lines, omit, add, amounts)
 		for _, part := range changes(was, is) {
 			parts = append(parts, diff.Hunk[string]{PosX: h.PosX + part.PosX, EndX: h.PosX + part.EndX, PosY: h.PosY + part.PosY, EndY: h.PosY + part.EndY})
 		}
 	}
 	g := m.anchorsOf(last.Lines)
 	for i, h := range parts {
-		m.learnRotation(places, g, now.Lines, h, few)
+		m.learnRotation(places, g, now.Lines, h, amounts)
 		for _, next := range parts[i+1:] {
 			if next.PosX-h.EndX > smallPlaceLines || next.EndX-h.PosX > largePlaceLines {
 				break
 			}
 			h.EndX, h.EndY = next.EndX, next.EndY
-			m.learnRotation(places, g, now.Lines, h, few)
+			m.learnRotation(places, g, now.Lines, h, amounts)
 		}
 	}
 	m.update(lines, places)
@@ -150,14 +150,14 @@ func (m *marks) learn(last, now *Core) (all, edits []diff.Hunk[string]) {
 }
 
 // countersIn adds the lines of a change in which only numbers and dates differ.
-func countersIn(lines map[uint64]int, omit, add []string, few bool) {
+func countersIn(lines map[uint64]int, omit, add, amounts []string) {
 	was := skeletons(omit)
 	x, y := 0, 0
 	for _, h := range append(changes(was, skeletons(add)), diff.Hunk[string]{PosX: len(omit)}) {
 		for ; x < h.PosX; x, y = x+1, y+1 {
 			if omit[x] != add[y] {
 				needs := lineThreshold
-				if few && isAmount(omit[x]) {
+				if slices.Contains(amounts, add[y]) {
 					needs = figureThreshold
 				}
 				lines[keyOf(was[x])] = needs

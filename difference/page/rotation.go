@@ -30,10 +30,10 @@ type place struct {
 
 // learnRotation adds the places of a change, or of adjacent changes, that may rotate, and the marked places
 // that contain the change. A pure insertion begins no place: it usually means a growing list.
-func (m *marks) learnRotation(places map[uint64]int, last *anchors, now []string, h diff.Hunk[string], few bool) {
+func (m *marks) learnRotation(places map[uint64]int, last *anchors, now []string, h diff.Hunk[string], amounts []string) {
 	omit, add := last.lines[h.PosX:h.EndX], now[h.PosY:h.EndY]
 	needs := placeThreshold
-	if few && len(add) <= maxAmounts && allAmounts(add) && allAmounts(omit) {
+	if areAmounts(omit, add, amounts) {
 		needs = figureThreshold
 	}
 	if key := last.key(h.PosX, h.EndX, growth(h)); rotates(omit, add) && (h.PosX < h.EndX || m.find(key) != nil) {
