@@ -1,7 +1,6 @@
 package page
 
 import (
-	"bytes"
 	"net/url"
 	"slices"
 	"strings"
@@ -24,7 +23,8 @@ const maxAdvertised = 16
 // feed's media type, as the HTML standard has it, or with the relation feed, as its drafts had. Their targets must be
 // resolved against base, the href of the first base element, if that is not empty.
 func Advertised(doc []byte) (base string, feeds []Link) {
-	for z := html.NewTokenizer(bytes.NewReader(doc)); len(feeds) < maxAdvertised; {
+	a := map[string]string{}
+	for z := newTokenizer(doc, false); len(feeds) < maxAdvertised; {
 		switch z.Next() {
 		case html.ErrorToken:
 			return base, feeds
@@ -34,7 +34,9 @@ func Advertised(doc []byte) (base string, feeds []Link) {
 			if tag != atom.Base && tag != atom.Link && tag != atom.A || !more {
 				continue
 			}
-			switch a := attributes(z); {
+			clear(a)
+			readAttributes(z, a)
+			switch {
 			case tag != atom.Base:
 				if l, ok := advertises(a); ok {
 					feeds = append(feeds, l)
@@ -115,17 +117,16 @@ func readQuoted(s string) (value, rest string) {
 	return b.String(), ""
 }
 
-// attributes returns the attributes of the latest tag, of which the first of a name counts.
-func attributes(z *html.Tokenizer) map[string]string {
-	a := map[string]string{}
+// readAttributes reads the attributes of the latest tag that a link to a feed has.
+func readAttributes(z *tokenizer, to map[string]string) {
 	for more := true; more; {
 		var name, value []byte
 		name, value, more = z.TagAttr()
-		if _, ok := a[string(name)]; !ok {
-			a[string(name)] = string(value)
+		switch string(name) {
+		case "rel", "type", "href", "title":
+			to[string(name)] = string(value)
 		}
 	}
-	return a
 }
 
 // advertises returns the feed to which a link with some attributes leads, if it leads to one.

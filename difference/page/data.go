@@ -124,8 +124,7 @@ func plainName(name string) string {
 // XML returns the core of data: a line for the text of each element, after its name and those of its
 // containers, and one for its attributes. It accepts every document.
 func XML(doc []byte) Core {
-	tokens := html.NewTokenizer(bytes.NewReader(doc))
-	tokens.AllowCDATA(true)
+	tokens := newTokenizer(doc, true)
 	var c collector
 	var open []container
 	var text []byte
@@ -169,7 +168,7 @@ func XML(doc []byte) Core {
 }
 
 // attributesOf returns the attributes of an element, sorted.
-func attributesOf(tokens *html.Tokenizer) string {
+func attributesOf(tokens *tokenizer) string {
 	var attrs []string
 	for more := true; more; {
 		var key, value []byte

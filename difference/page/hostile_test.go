@@ -14,7 +14,10 @@ type versions func(version int) string
 
 // fill returns lines up to the size of the text of a page.
 func fill(line func(i int) string) string {
-	size := longtest.Pick(MaxText/4, MaxText*9/10)
+	return fillTo(longtest.Pick(MaxText/4, MaxText*9/10), line)
+}
+
+func fillTo(size int, line func(i int) string) string {
 	var b strings.Builder
 	for i := 0; b.Len() < size; i++ {
 		b.WriteString(line(i) + "\n")

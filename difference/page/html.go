@@ -61,7 +61,7 @@ type element struct {
 
 // A reader makes lines from the tokens of a page.
 type reader struct {
-	tokens  *html.Tokenizer
+	tokens  *tokenizer
 	open    []element
 	count   map[atom.Atom]int // of open elements, by name
 	regions []region
@@ -103,7 +103,7 @@ type currentLine struct {
 }
 
 func newReader(doc []byte, strict bool, at *Location) *reader {
-	return &reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, region: none, strict: strict, linkBase: linkBase{base: at.base(), host: at.host()}}
+	return &reader{tokens: newTokenizer(doc, false), count: map[atom.Atom]int{}, region: none, strict: strict, linkBase: linkBase{base: at.base(), host: at.host()}}
 }
 
 func (r *reader) read() {

@@ -113,7 +113,7 @@ func TestHostilePagesAreCheap(t *testing.T) {
 	for what, piece := range map[string]string{
 		"nested": "<div>", "navs": "<nav>", "nav by nav": "<nav>a</nav>", "ends": "</div>", "open and end": "<b></i>", "links": "<a href=x>a", "paragraphs": "a<p>",
 		"one line": "a", "blanks": " ", "attributes": "a=b ", "tag that does not end": "<", "entities": "&amp;", "bytes": "\xff", "nested inline": "<b>", "quotes": `<a b="`, "styles": `<p style="a:none;b:c">x`, "a style of blanks": " ", "a long target": "x<br>",
-		"a class of ad1": " ", "a class of ad": " ", "a class of ad-": " ", "a class of ads1-": " ",
+		"names of attributes": " ", "tags with names": " ", "relations": "<link rel='alternate alternate' type=text/xml title=x href=y>", "a class of ad1": " ", "a class of ad": " ", "a class of ad-": " ", "a class of ads1-": " ",
 		"lines as they stand": "a line of so many bytes as lines of files have\n",
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -127,6 +127,12 @@ func TestHostilePagesAreCheap(t *testing.T) {
 			if what == "a style of blanks" {
 				doc = `<p style="display` + doc + `">x`
 			}
+			if what == "names of attributes" {
+				doc = "<a " + fillTo(size/2, word) + ">" + strings.Repeat("<b>", size/6)
+			}
+			if what == "tags with names" {
+				doc = strings.Repeat("<a "+fillTo(5*maxTag, word)+">", size/(6*maxTag))
+			}
 			if class, ok := strings.CutPrefix(what, "a class of "); ok {
 				doc = `<div class="` + strings.Repeat(class, size/len(class)) + `">x`
 			}
@@ -135,6 +141,7 @@ func TestHostilePagesAreCheap(t *testing.T) {
 			}
 			page := []byte(doc)
 			longtest.Bounded(t, func() { HTML(page) })
+			longtest.Bounded(t, func() { Advertised(page) })
 		})
 	}
 }

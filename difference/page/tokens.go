@@ -1,0 +1,86 @@
+package page
+
+import (
+	"bytes"
+	"io"
+
+	"golang.org/x/net/html"
+)
+
+// maxTag is how many attributes of a tag are read. The tokenizer keeps the names of all of them to find those that are
+// there twice, and clears that memory at each later tag, which then takes as long as the longest one.
+const maxTag = 256
+
+// A tokenizer reads the tokens of a document, without the further attributes of tags with more than maxTag.
+type tokenizer struct {
+	*html.Tokenizer
+	rest  []byte // from the next token on
+	cdata bool   // the document is XML
+}
+
+func newTokenizer(doc []byte, cdata bool) *tokenizer {
+	t := &tokenizer{rest: doc, cdata: cdata}
+	t.begin(bytes.NewReader(doc))
+	return t
+}
+
+// begin continues with the tokens of r.
+func (t *tokenizer) begin(r io.Reader) {
+	t.Tokenizer = html.NewTokenizer(r)
+	t.AllowCDATA(t.cdata)
+}
+
+// Next reads the next token.
+func (t *tokenizer) Next() html.TokenType {
+	if cut, end := longTag(t.rest); cut < end {
+		t.begin(io.MultiReader(bytes.NewReader(t.rest[:cut]), bytes.NewReader(t.rest[end:])))
+		t.rest = t.rest[end-cut:] // as long as what the tokenizer reads
+	}
+	kind := t.Tokenizer.Next()
+	t.rest = t.rest[len(t.Raw()):]
+	return kind
+}
+
+// longTag returns where the attributes of a start tag beyond maxTag begin and end (HTML, 13.2.5.32 to 13.2.5.39). They are
+// empty if there are none, or no such tag begins the text.
+func longTag(text []byte) (cut, end int) {
+	if len(text) < 2 || text[0] != '<' || kindOf(text[1]|0x20) != small {
+		return 0, 0
+	}
+	// until returns the first index from at on with one of some bytes.
+	until := func(at int, some string) int {
+		if n := bytes.IndexAny(text[at:], some); n >= 0 {
+			return at + n
+		}
+		return len(text)
+	}
+	const blanks = " \n\r\t\f"
+	skip := func(at int, some string) int { return len(text) - len(bytes.TrimLeft(text[at:], some)) }
+	at := until(1, blanks+"/>")
+	for n := 0; ; n++ {
+		ended := at
+		if at = skip(at, blanks+"/"); at == len(text) || text[at] == '>' {
+			if at > ended && text[at-1] == '/' {
+				at-- // the element is closed
+			}
+			break
+		}
+		if n == maxTag {
+			cut = skip(ended, blanks)
+		}
+		at = skip(until(at+1, blanks+"/>="), blanks) // a name may begin with =
+		if at == len(text) || text[at] != '=' {
+			continue
+		}
+		switch at = skip(at+1, blanks); {
+		case at < len(text) && (text[at] == '"' || text[at] == '\''):
+			at = min(until(at+1, string(text[at]))+1, len(text))
+		default:
+			at = until(at, blanks+">")
+		}
+	}
+	if cut == 0 {
+		return 0, 0
+	}
+	return cut, at
+}
