@@ -172,7 +172,7 @@ func checkPseudoClasses(masked string) error {
 			return fmt.Errorf(":%s cannot be used here: these can: %s", name, strings.Join(allowed, ", "))
 		case name == "has" || name == "contains":
 			looks++
-		case strings.HasSuffix(name, "-child") || strings.HasSuffix(name, "-of-type"):
+		case strings.HasPrefix(name, "nth-") || strings.HasSuffix(name, "-of-type"): // the others look at one sibling
 			counts++
 		}
 	}
@@ -191,7 +191,7 @@ func checkPseudoClasses(masked string) error {
 	case tests > maxTests:
 		return fmt.Errorf("it has more than %d classes, attributes and the like: leave some out", maxTests)
 	case looks > 1 || counts > 1:
-		return errors.New("it has more than one of :has and :contains, or more than one like :first-child and :nth-…: leave out all but one of each")
+		return errors.New("it has more than one of :has and :contains, or more than one :nth-… and :…-of-type: leave out all but one of each")
 	case strings.ContainsAny(withArgument.ReplaceAllString(masked, ""), "()"):
 		return errors.New("it has brackets within brackets, or one that is not closed: write it with one pair at a time")
 	case strings.Contains(masked, "/*"):
