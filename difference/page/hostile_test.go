@@ -14,7 +14,7 @@ type versions func(version int) string
 
 // fill returns lines up to the size of the text of a page.
 func fill(line func(i int) string) string {
-	return fillTo(longtest.Pick(MaxText/4, MaxText*9/10), line)
+	return fillTo(longtest.Pick(MaxText/8, MaxText*9/10), line)
 }
 
 func fillTo(size int, line func(i int) string) string {
@@ -104,12 +104,12 @@ var hostileHistories = map[string]versions{
 
 // No version of a page takes a tracker long, or much memory, whatever the versions before it were.
 func TestHostileHistoriesAreCheap(t *testing.T) {
-	size := longtest.Pick(1<<20, 10<<20)
+	size := longtest.Pick(MaxText/4, 10<<20)
 	for what, version := range hostileHistories {
 		t.Run(what, func(t *testing.T) {
 			var m Tracker
 			at := time.Unix(0, 0)
-			for v := range longtest.Pick(4, 10) {
+			for v := range longtest.Pick(3, 10) {
 				text := strings.ReplaceAll(version(v), "\n", "<p>")
 				doc := []byte(text + strings.Repeat("<!---->", max(0, size-len(text))/7))
 				at = at.Add(flapWindow)
