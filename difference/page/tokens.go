@@ -41,42 +41,57 @@ func (t *tokenizer) Next() html.TokenType {
 	return kind
 }
 
+// Kinds of bytes that end a part of a tag.
+const (
+	tagBlank = 1 << iota
+	tagSlash
+	tagEnd
+	tagEquals
+)
+
+var tagBytes = [256]uint8{' ': tagBlank, '\n': tagBlank, '\r': tagBlank, '\t': tagBlank, '\f': tagBlank, '/': tagSlash, '>': tagEnd, '=': tagEquals}
+
 // longTag returns where the attributes of a start tag beyond maxTag begin and end (HTML, 13.2.5.32 to 13.2.5.39). They are
 // empty if there are none, or no such tag begins the text.
 func longTag(text []byte) (cut, end int) {
 	if len(text) < 2 || text[0] != '<' || kindOf(text[1]|0x20) != small {
 		return 0, 0
 	}
-	// until returns the first index from at on with one of some bytes.
-	until := func(at int, some string) int {
-		if n := bytes.IndexAny(text[at:], some); n >= 0 {
-			return at + n
+	until := func(at int, kinds uint8) int { // the first byte of some kinds from at on
+		for at < len(text) && tagBytes[text[at]]&kinds == 0 {
+			at++
 		}
-		return len(text)
+		return at
 	}
-	const blanks = " \n\r\t\f"
-	skip := func(at int, some string) int { return len(text) - len(bytes.TrimLeft(text[at:], some)) }
-	at := until(1, blanks+"/>")
+	skip := func(at int, kinds uint8) int {
+		for at < len(text) && tagBytes[text[at]]&kinds != 0 {
+			at++
+		}
+		return at
+	}
+	at := until(1, tagBlank|tagSlash|tagEnd)
 	for n := 0; ; n++ {
 		ended := at
-		if at = skip(at, blanks+"/"); at == len(text) || text[at] == '>' {
+		if at = skip(at, tagBlank|tagSlash); at == len(text) || text[at] == '>' {
 			if at > ended && text[at-1] == '/' {
 				at-- // the element is closed
 			}
 			break
 		}
 		if n == maxTag {
-			cut = skip(ended, blanks)
+			cut = skip(ended, tagBlank)
 		}
-		at = skip(until(at+1, blanks+"/>="), blanks) // a name may begin with =
+		at = skip(until(at+1, tagBlank|tagSlash|tagEnd|tagEquals), tagBlank) // a name may begin with =
 		if at == len(text) || text[at] != '=' {
 			continue
 		}
-		switch at = skip(at+1, blanks); {
-		case at < len(text) && (text[at] == '"' || text[at] == '\''):
-			at = min(until(at+1, string(text[at]))+1, len(text))
-		default:
-			at = until(at, blanks+">")
+		at = skip(at+1, tagBlank)
+		if at == len(text) || text[at] != '"' && text[at] != '\'' {
+			at = until(at, tagBlank|tagEnd)
+		} else if n := bytes.IndexByte(text[at+1:], text[at]); n >= 0 {
+			at += n + 2
+		} else {
+			at = len(text)
 		}
 	}
 	if cut == 0 {
