@@ -2,10 +2,12 @@ package page
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"tidings/difference/page/pagepb"
 	"tidings/internal/longtest"
 )
 
@@ -125,6 +127,38 @@ func TestHostileHistoriesAreCheap(t *testing.T) {
 						}
 					}
 				})
+			}
+		})
+	}
+}
+
+// An update whose patch is as large as it can be, and leads to more text than a page may have, is refused as cheaply.
+func TestHostileUpdatesAreCheap(t *testing.T) {
+	for what, c := range map[string]struct{ hunks, lines, length int }{
+		"one change":   {1, maxLines, maxPatch/maxLines - 8},
+		"many changes": {maxLines - 9, 1, maxPatch/maxLines - 24},
+		"long lines":   {1, maxPatch/(2*maxLine) - 1, 2 * maxLine},
+	} {
+		t.Run(what, func(t *testing.T) {
+			old := Core{Lines: strings.Split(strings.TrimSpace(fillTo(MaxText/2, word)), "\n")}
+			p := Patch{Old: old.Hash()}
+			for i := range c.hunks {
+				p.Hunks = append(p.Hunks, Hunk{At: i, Add: slices.Repeat([]string{strings.Repeat("x", c.length)}, c.lines)})
+			}
+			packed, err := p.Encode(&old)
+			if err != nil {
+				t.Fatal(err)
+			}
+			update := updateOf(&old, 2)
+			update.How = &pagepb.Update_Patch{Patch: packed}
+			body, err := encode(update)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := Tracker{visible: old, last: old, number: 1}
+			longtest.Bounded(t, func() { err = m.Apply(body) })
+			if err == nil {
+				t.Error("the tracker has taken it")
 			}
 		})
 	}

@@ -134,7 +134,7 @@ func TestSelectingIsBounded(t *testing.T) {
 	again := strings.Repeat
 	fill := func(piece string) string { return again(piece, size/len(piece)) }
 	fragments := []string{
-		"select=b" + again(" ~ i", 9), "select=q" + again(" *", 9), "select=*:contains(q)", "omit=*", "select=q:empty" + again(":empty", 31),
+		"select=b" + again(" ~ i", 9), "select=q" + again(" *", 9), "select=*:contains(q)", "omit=*", "number=i", "number=body&omit=q", "select=q:empty" + again(":empty", 31),
 		"select=:nth-child(2n%2B1):not(q)", "select=i:nth-last-of-type(2n%2B3)", "select=i:nth-last-child(2n%2B2)", "select=i:first-of-type", "select=" + again(":first-child", 10) + again(":last-child", 8), "select=i" + again(":not(:only-child)", 13), "select=i:only-of-type",
 		"select=:has(" + again("q,", 30) + "q)", "select=:has([class*=q])", "select=" + again(".b", 32), "select=:not(" + again(".b,", 15) + "i)",
 		"select=:not([a*=q])" + again(":not([class*=q])", 13), "select=" + again("[class~='b' i]", 16), "select=:has([aa=q])", "select=" + again("k", 160) + ":not([\\kk])",
@@ -157,6 +157,8 @@ func TestSelectingIsBounded(t *testing.T) {
 		{"formatting", again("<div>", 9) + again("<b a>", 400) + again("</div><div>x", 8000), false},
 		{"tables", again(again("<table><tr><td>", 60)+again("</table>", 60), 130), false},
 		{"comments", "<p>" + fill("a<!---->"), false},
+		{"numbers", "<i>" + fill("1.1.1.1.1,1 ") + "</i>", false},
+		{"long numbers", "<i>" + fill("1234567890123456 ") + "</i>", false},
 		{"elements", fill("<i>"), true},
 		{"texts", again("<i>"+again("x", size/maxElements), maxElements-9), true},
 		{"depth", again("<div>", maxElements/2) + fill("y"), true},
