@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"tidings/internal/markup"
 )
 
 // A Link is a feed that a page advertises.
@@ -24,7 +26,7 @@ const maxAdvertised = 16
 // resolved against base, the href of the first base element, if that is not empty.
 func Advertised(doc []byte) (base string, feeds []Link) {
 	a := map[string]string{}
-	for z := newTokenizer(doc, false); len(feeds) < maxAdvertised; {
+	for z := markup.NewTokenizer(doc, false); len(feeds) < maxAdvertised; {
 		switch z.Next() {
 		case html.ErrorToken:
 			return base, feeds
@@ -118,7 +120,7 @@ func readQuoted(s string) (value, rest string) {
 }
 
 // readAttributes reads the attributes of the latest tag that a link to a feed has.
-func readAttributes(z *tokenizer, to map[string]string) {
+func readAttributes(z *markup.Tokenizer, to map[string]string) {
 	for more := true; more; {
 		var name, value []byte
 		name, value, more = z.TagAttr()

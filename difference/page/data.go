@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/html"
+
+	"tidings/internal/markup"
 )
 
 const (
@@ -124,7 +126,7 @@ func plainName(name string) string {
 // XML returns the core of data: a line for the text of each element, after its name and those of its
 // containers, and one for its attributes. It accepts every document.
 func XML(doc []byte) Core {
-	tokens := newTokenizer(doc, true)
+	tokens := markup.NewTokenizer(doc, true)
 	var c collector
 	var open []container
 	var text []byte
@@ -168,7 +170,7 @@ func XML(doc []byte) Core {
 }
 
 // attributesOf returns the attributes of an element, sorted.
-func attributesOf(tokens *tokenizer) string {
+func attributesOf(tokens *markup.Tokenizer) string {
 	var attrs []string
 	for more := true; more; {
 		var key, value []byte

@@ -7,7 +7,7 @@
 //	Read     the core of any document            read.go
 //	Scope    only what the channel's rule names        scope.go, number.go
 //	HTML     the core of a page                  html.go, list.go, region.go, names.go, target.go, address.go, side.go
-//	Text, JSON, XML                              data.go, tokens.go
+//	Text, JSON, XML                              data.go
 //	Diff     the changes from core to core       patch.go, message.go
 //	Tracker  the checks of a page over time      tracker.go, align.go, marks.go, rotation.go, returning.go, figure.go, replacement.go
 //	Update   a version of a page in a log        update.go

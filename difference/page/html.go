@@ -9,6 +9,8 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"tidings/internal/markup"
 )
 
 // coreOf returns the core of the page at a location, in UTF-8. It accepts every input; without tags, the core is the
@@ -61,7 +63,7 @@ type element struct {
 
 // A reader makes lines from the tokens of a page.
 type reader struct {
-	tokens  *tokenizer
+	tokens  *markup.Tokenizer
 	open    []element
 	count   map[atom.Atom]int // of open elements, by name
 	regions []region
@@ -103,7 +105,7 @@ type currentLine struct {
 }
 
 func newReader(doc []byte, strict bool, at *Location) *reader {
-	return &reader{tokens: newTokenizer(doc, false), count: map[atom.Atom]int{}, region: none, strict: strict, linkBase: linkBase{base: at.base(), host: at.host()}}
+	return &reader{tokens: markup.NewTokenizer(doc, false), count: map[atom.Atom]int{}, region: none, strict: strict, linkBase: linkBase{base: at.base(), host: at.host()}}
 }
 
 func (r *reader) read() {

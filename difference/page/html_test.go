@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"tidings/internal/longtest"
+	"tidings/internal/markup"
 )
 
 // Sentences are content because of their length.
@@ -131,7 +132,7 @@ func TestHostilePagesAreCheap(t *testing.T) {
 				doc = "<a " + fillTo(size/2, word) + ">" + strings.Repeat("<b>", size/6)
 			}
 			if what == "tags with names" {
-				doc = strings.Repeat("<a "+fillTo(5*maxTag, word)+">", size/(6*maxTag))
+				doc = strings.Repeat("<a "+fillTo(5*markup.MaxAttributes, word)+">", size/(6*markup.MaxAttributes))
 			}
 			if class, ok := strings.CutPrefix(what, "a class of "); ok {
 				doc = `<div class="` + strings.Repeat(class, size/len(class)) + `">x`

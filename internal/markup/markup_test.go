@@ -1,4 +1,4 @@
-package page
+package markup
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ func describe(next func() html.TokenType, token func() html.Token) string {
 	var b strings.Builder
 	for kind := next(); kind != html.ErrorToken; kind = next() {
 		t := token()
-		fmt.Fprintln(&b, kind, t.Data, t.Attr[max(0, min(len(t.Attr), maxTag)-2):min(len(t.Attr), maxTag)])
+		fmt.Fprintln(&b, kind, t.Data, t.Attr[max(0, min(len(t.Attr), MaxAttributes)-2):min(len(t.Attr), MaxAttributes)])
 	}
 	return b.String()
 }
@@ -26,11 +26,11 @@ func FuzzTokenizer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, more string) {
 		var doc strings.Builder
 		doc.WriteString("<p a=b>x<a")
-		for i := range maxTag {
-			fmt.Fprintf(&doc, " %s=%d", word(i), i)
+		for i := range MaxAttributes {
+			fmt.Fprintf(&doc, " a%d=%[1]d", i)
 		}
 		doc.WriteString(" " + more)
-		z, all := newTokenizer([]byte(doc.String()), false), html.NewTokenizer(strings.NewReader(doc.String()))
+		z, all := NewTokenizer([]byte(doc.String()), false), html.NewTokenizer(strings.NewReader(doc.String()))
 		if got, want := describe(z.Next, func() html.Token { return z.Token() }), describe(all.Next, all.Token); got != want {
 			t.Errorf("%q: %s, want %s", more, got, want)
 		}

@@ -1,4 +1,5 @@
-package page
+// Package markup reads the tokens of HTML and XML in time and memory that depend on the size of a document alone.
+package markup
 
 import (
 	"bytes"
@@ -7,31 +8,32 @@ import (
 	"golang.org/x/net/html"
 )
 
-// maxTag is how many attributes of a tag are read. The tokenizer keeps the names of all of them to find those that are
-// there twice, and clears that memory at each later tag, which then takes as long as the longest one.
-const maxTag = 256
+// MaxAttributes is how many attributes of a tag are read. The tokenizer of golang.org/x/net keeps the names of all of them
+// to find those that are there twice, and clears that memory at each later tag, which then takes as long as the longest.
+const MaxAttributes = 256
 
-// A tokenizer reads the tokens of a document, without the further attributes of tags with more than maxTag.
-type tokenizer struct {
+// A Tokenizer reads the tokens of a document, without the further attributes of tags with more than MaxAttributes.
+type Tokenizer struct {
 	*html.Tokenizer
 	rest  []byte // from the next token on
-	cdata bool   // the document is XML
+	cdata bool
 }
 
-func newTokenizer(doc []byte, cdata bool) *tokenizer {
-	t := &tokenizer{rest: doc, cdata: cdata}
+// NewTokenizer returns the tokenizer of a document in UTF-8. cdata says that it may have CDATA sections, as XML has.
+func NewTokenizer(doc []byte, cdata bool) *Tokenizer {
+	t := &Tokenizer{rest: doc, cdata: cdata}
 	t.begin(bytes.NewReader(doc))
 	return t
 }
 
 // begin continues with the tokens of r.
-func (t *tokenizer) begin(r io.Reader) {
+func (t *Tokenizer) begin(r io.Reader) {
 	t.Tokenizer = html.NewTokenizer(r)
 	t.AllowCDATA(t.cdata)
 }
 
-// Next reads the next token.
-func (t *tokenizer) Next() html.TokenType {
+// Next reads the next token. The text of a script that begins with such a tag is read as a tag, too.
+func (t *Tokenizer) Next() html.TokenType {
 	if cut, end := longTag(t.rest); cut < end {
 		t.begin(io.MultiReader(bytes.NewReader(t.rest[:cut]), bytes.NewReader(t.rest[end:])))
 		t.rest = t.rest[end-cut:] // as long as what the tokenizer reads
@@ -51,10 +53,10 @@ const (
 
 var tagBytes = [256]uint8{' ': tagBlank, '\n': tagBlank, '\r': tagBlank, '\t': tagBlank, '\f': tagBlank, '/': tagSlash, '>': tagEnd, '=': tagEquals}
 
-// longTag returns where the attributes of a start tag beyond maxTag begin and end (HTML, 13.2.5.32 to 13.2.5.39). They are
-// empty if there are none, or no such tag begins the text.
+// longTag returns where the attributes of a start tag beyond MaxAttributes begin and end (HTML, 13.2.5.32 to 13.2.5.39).
+// They are empty if there are none, or no such tag begins the text.
 func longTag(text []byte) (cut, end int) {
-	if len(text) < 2 || text[0] != '<' || kindOf(text[1]|0x20) != small {
+	if len(text) < 2 || text[0] != '<' || text[1]|0x20 < 'a' || 'z' < text[1]|0x20 {
 		return 0, 0
 	}
 	until := func(at int, kinds uint8) int { // the first byte of some kinds from at on
@@ -78,7 +80,7 @@ func longTag(text []byte) (cut, end int) {
 			}
 			break
 		}
-		if n == maxTag {
+		if n == MaxAttributes {
 			cut = skip(ended, tagBlank)
 		}
 		at = skip(until(at+1, tagBlank|tagSlash|tagEnd|tagEquals), tagBlank) // a name may begin with =
