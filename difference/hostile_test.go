@@ -43,14 +43,14 @@ func guid(n int) string { return fmt.Sprintf("<guid>%d</guid>", n) }
 // No document of a feed takes long, or much memory, whatever the documents before it were, and neither does the delta that
 // it makes.
 func TestHostileFeedsAreCheap(t *testing.T) {
-	n := longtest.Pick(feed.MaxItems/4, feed.MaxItems)
+	n := longtest.Pick(feed.MaxItems/10, feed.MaxItems)
 	size := feed.MaxDocument/feed.MaxItems - 200 // of an item
 	for what, item := range hostileFeeds {
 		t.Run(what, func(t *testing.T) {
 			var k Known
 			var w Window
 			now := time.Unix(1.7e9, 0)
-			for v := range longtest.Pick(4, 10) {
+			for v := range longtest.Pick(3, 10) {
 				var b strings.Builder
 				b.WriteString("<rss><channel><title>T</title>")
 				for i := range n {
