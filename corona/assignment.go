@@ -101,6 +101,7 @@ type outstandingPoll struct {
 	assignment *assignment
 	handle     env.Handle
 	askedAt    env.Moment
+	asked      string // the address
 }
 
 // lateAt is when the answer is overdue.

@@ -23,11 +23,19 @@ type move struct {
 	since time.Time // when the channel's address was first seen to redirect there
 }
 
-// note notes where a poll of the channel has ended that gave a document of this feed. moved is the target
-// of permanent redirects, and final the address of the document.
-func (m *move) note(url, moved, final string, now time.Time) {
+// note notes where a poll of the channel has ended that gave a document of this feed. asked is the address
+// that was asked: the channel's own or, if it is trusted, the new one. moved is the target of permanent
+// redirects, and final the address of the document. A new address may move on, but only an answer of the
+// old one shows that the feed is back there.
+func (m *move) note(url, asked, moved, final string, now time.Time) {
 	switch {
-	case moved == url, moved == "" && final != m.to:
+	case moved == url:
+		*m = move{}
+	case asked != url:
+		if asked == m.to && moved != "" {
+			m.to = moved
+		}
+	case moved == "" && final != m.to:
 		*m = move{} // the old address has the document again
 	case moved != "" && moved != m.to:
 		*m = move{moved, now}

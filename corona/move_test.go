@@ -47,6 +47,33 @@ func TestAFeedIsPolledWhereItHasMoved(t *testing.T) {
 	}
 }
 
+// A new address that is trusted and redirects on, for good or for a while, is followed: the old host may be gone.
+func TestAMovedFeedMovesOn(t *testing.T) {
+	const oldURL, newURL, third = "http://old.example/feed", "http://new.example/feed", "https://new.example/feed"
+	day := 24 * time.Hour
+	for name, permanent := range map[string]bool{"for good": true, "for a while": false} {
+		l := newLab(t)
+		document := rss("A", "", "one", "two")
+		l.origins[newURL] = serves(document)
+		l.origins[oldURL] = serves(document, func(a *env.Answer) { a.FinalURL, a.Moved = newURL, true })
+		p := l.poller(Config{PollInterval: 2 * time.Hour})
+		p.lead(oldURL, nil)
+		l.run(8*day, p)
+		delete(l.origins, oldURL)
+		l.origins[newURL] = serves(document, func(a *env.Answer) { a.FinalURL, a.Moved = third, permanent })
+		l.origins[third] = serves(document)
+		asked := len(l.polls(oldURL))
+		l.run(10*day, p)
+		s := p.leaders[key(oldURL)]
+		if s.state.Kind != coronapb.State_OK || len(l.polls(oldURL)) != asked {
+			t.Errorf("%s: %+v, and the old address was asked %d times", name, s.state, len(l.polls(oldURL))-asked)
+		}
+		if directly := len(l.polls(third)) > 0; directly != permanent || permanent && s.moved.to != third {
+			t.Errorf("%s: the third address is polled directly: %v; moved to %q", name, directly, s.moved.to)
+		}
+	}
+}
+
 // A redirect to a page of maintenance moves nothing.
 func TestMaintenanceMovesNothing(t *testing.T) {
 	const url = "http://a.example/feed"
@@ -66,18 +93,20 @@ func TestMaintenanceMovesNothing(t *testing.T) {
 	}
 }
 
-// A move begins anew when the address redirects elsewhere, and ends when the document is back.
+// A move begins anew when the address redirects elsewhere, and ends when the document is back there.
 func TestMovesBeginAnewAndEnd(t *testing.T) {
 	const url, b, c = "http://a.example/", "http://b.example/", "http://c.example/"
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	var m move
 	for i, step := range []struct {
-		moved, final string
-		want         string // the address that is trusted
+		asked, moved, final string
+		want                string // the address that is trusted
 	}{
-		{b, b, ""}, {b, b, ""}, {b, b, b}, {"", b, b}, {c, c, ""}, {c, c, ""}, {c, c, c}, {"", url, ""}, {url, url, ""},
+		{url, b, b, ""}, {url, b, b, ""}, {url, b, b, b}, {url, "", b, b}, {b, "", b, b}, {b, "", c, b},
+		{url, c, c, ""}, {b, "", b, ""}, {url, c, c, c}, {c, b, b, b}, {c, "", c, b}, {url, "", url, ""},
+		{b, c, c, ""}, {url, b, b, ""}, {url, b, b, ""}, {url, b, b, b}, {b, url, url, ""},
 	} {
-		if m.note(url, step.moved, step.final, now); m.trusted(now) != step.want {
+		if m.note(url, step.asked, step.moved, step.final, now); m.trusted(now) != step.want {
 			t.Errorf("step %d: %q, want %q", i, m.trusted(now), step.want)
 		}
 		now = now.Add(moveTrust / 2)

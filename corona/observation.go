@@ -18,6 +18,7 @@ type observation struct {
 	verdict    *pageVerdict // of a page, by its sequencer; nil: not judged yet
 	valid      validators
 	maxAge     time.Duration // max-age of the response
+	asked      string        // the address that this node has asked; "": another node did
 	moved      string        // permanent redirect to this address
 	private    bool          // the origin has a private address
 	size       int           // of the document, in bytes

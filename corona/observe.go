@@ -41,7 +41,7 @@ func (sq *sequencer) takeObservation(l *leaderState, from env.Peer, r observatio
 		l.meanBytes += weight * (float64(r.size) - l.meanBytes)
 	}
 	if from.ID == "" && !l.page {
-		l.moved.note(l.url, r.moved, r.valid.url, now) // only this node's own fetch counts, because pollers are sent there
+		l.moved.note(l.url, r.asked, r.moved, r.valid.url, now) // only this node's own fetch counts, because pollers are sent there
 	}
 	if verdict.Moved = l.moved.to; r.moved != "" && r.moved != l.url {
 		verdict.Moved = r.moved

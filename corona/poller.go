@@ -202,7 +202,6 @@ func (po *poller) poll(d *assignment, now time.Time) {
 	if po.domains.budgeted {
 		d.chargePoll(now)
 	}
-	po.outstanding = append(po.outstanding, outstandingPoll{d, d.waiting, d.polledAt})
 	fails := 0
 	if i := d.extras().failure; i != nil {
 		fails = i.fails
@@ -212,24 +211,25 @@ func (po *poller) poll(d *assignment, now time.Time) {
 	if s := d.snapshot; s != nil {
 		r.ETag, r.LastModified, r.ValidatedURL = s.valid.etag, s.valid.lastModified, s.valid.url
 	}
+	po.outstanding = append(po.outstanding, outstandingPoll{d, d.waiting, d.polledAt, r.URL})
 	po.setNext(d, d.nextSlot(now), "") // answered or checkOverdue plans the next poll
 	po.requests.fetcher.Fetch(d.waiting, r)
 }
 
-// takeOutstanding takes the assignment of an outstanding poll; nil if the poll is not in the list.
-func (po *poller) takeOutstanding(h env.Handle) *assignment {
+// takeOutstanding takes an outstanding poll; its assignment is nil if the poll is not in the list.
+func (po *poller) takeOutstanding(h env.Handle) (o outstandingPoll) {
 	i, ok := slices.BinarySearchFunc(po.outstanding, h, func(o outstandingPoll, h env.Handle) int { return cmp.Compare(o.handle, h) })
 	if !ok {
-		return nil
+		return outstandingPoll{}
 	}
-	d := po.outstanding[i].assignment
+	o = po.outstanding[i]
 	po.outstanding[i].assignment = nil
 	if n := slices.IndexFunc(po.outstanding, func(o outstandingPoll) bool { return o.assignment != nil }); n >= 0 {
 		po.outstanding = po.outstanding[n:]
 	} else {
 		po.outstanding = po.outstanding[:0]
 	}
-	return d
+	return o
 }
 
 // checkOverdue repeats polls whose answers never came.
@@ -258,7 +258,8 @@ func (po *poller) next() time.Time {
 
 // responded takes the response to a scheduled poll. It returns false if the request was another one.
 func (po *poller) responded(h env.Handle, a env.Answer) bool {
-	d := po.takeOutstanding(h)
+	o := po.takeOutstanding(h)
+	d := o.assignment
 	if d == nil {
 		return false
 	}
@@ -276,6 +277,7 @@ func (po *poller) responded(h env.Handle, a env.Answer) bool {
 		if d.waiting != h {
 			return // the response came after the timeout
 		}
+		r.asked = o.asked
 		if d.domain != nil {
 			d.domain.noteAddress(a)
 		}

@@ -149,14 +149,16 @@ func (sq *sequencer) fetchNow(l *leaderState, now time.Time) {
 		l.fetchedAt, l.fetching = time.Time{}, 0 // upkeep tries again
 		return
 	}
+	url := address(l.url, l.moved.trusted(now), l.fails)
 	l.fetchedAt, l.fetching = now, sq.requests.add(request{url: l.url, then: func(h env.Handle, a env.Answer, r observation, verdict State, now time.Time) {
+		r.asked = url
 		sq.noteAddress(l.key, a)
 		if !l.ceased && l.fetching == h {
 			sq.fetched(l, a, r, verdict, now)
 		}
 	}})
 	sq.requests.fetcher.Fetch(l.fetching, env.Request{
-		URL: address(l.url, l.moved.trusted(now), l.fails), Robots: l.page, Subscribers: sq.readers(l),
+		URL: url, Robots: l.page, Subscribers: sq.readers(l),
 		ETag: l.valid.etag, LastModified: l.valid.lastModified, ValidatedURL: l.valid.url,
 	})
 }
