@@ -296,7 +296,7 @@ func (po *poller) responded(h env.Handle, a env.Answer) bool {
 // one.
 func (po *poller) answered(d *assignment, a env.Answer, r observation, verdict State, now time.Time) {
 	d.waiting = 0
-	if verdict.Kind == coronapb.State_MISSING && a.Status == 403 && po.isPaced(d) {
+	if verdict.Kind == coronapb.State_MISSING && a.Status == 403 && po.mayBeLimit(d) {
 		verdict.Kind = coronapb.State_LIMITED // some limiters answer 403 at times
 	}
 	limited := verdict.Kind == coronapb.State_LIMITED && a.Err == ""
@@ -309,6 +309,9 @@ func (po *poller) answered(d *assignment, a env.Answer, r observation, verdict S
 	if a.Err == env.ErrBusy {
 		po.plan(d, now.Add(po.requests.busyPause()), "waiting for other requests to its host")
 		return
+	}
+	if domain := po.domainOf(d); domain != nil {
+		domain.leave(d) // a channel that its sequencer fetched outside the schedule may wait for its turn
 	}
 	d.private = a.Private
 	po.stats.Polls++

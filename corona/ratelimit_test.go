@@ -2,6 +2,7 @@ package corona
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,6 +29,30 @@ func TestALimitSeenByTwoStopsTheWedge(t *testing.T) {
 	w.run(time.Hour)
 	if n := w.honestHits(back, w.now, "a.example")[f.url]; n < 14 {
 		t.Errorf("%d requests in an hour after that was over", n)
+	}
+}
+
+// A 403 of a host that limits its requests counts as a limit. The second in a row does not: such a host
+// blocks the node or the feed.
+func TestOne403OfALimitedHostIsALimit(t *testing.T) {
+	const url = "http://www.example.org/a"
+	l := newLab(t)
+	p := l.poller(Config{PollInterval: 30 * time.Minute})
+	p.lead(url, nil)
+	var kinds []coronapb.State_Kind
+	for _, status := range []int{429, 200, 403, 403, 403, 200, 403} {
+		if l.origins[url] = says(env.Answer{Status: status}); status == 200 {
+			l.origins[url] = serves(rss("A", "", "one"))
+		}
+		for n := len(l.polls(url)); len(l.polls(url)) == n; {
+			l.run(time.Minute, p)
+		}
+		l.run(2*latency, p)
+		kinds = append(kinds, p.leaders[key(url)].state.Kind)
+	}
+	const ok, limited, missing = coronapb.State_OK, coronapb.State_LIMITED, coronapb.State_MISSING
+	if want := []coronapb.State_Kind{limited, ok, limited, missing, missing, ok, limited}; !slices.Equal(kinds, want) {
+		t.Errorf("%v, want %v", kinds, want)
 	}
 }
 

@@ -86,6 +86,8 @@ func (t *turns) answered(a env.Answer) (pause time.Duration) {
 	case a.RetryAfter > 0: // its quota is exhausted, or the fetcher holds the host back
 		t.gap = max(t.gap, min(a.RetryAfter, quotaGap))
 		return min(a.RetryAfter, maxRetryAfter)
+	case a.Err == env.ErrBusy: // this node's own queue was full; the host was not asked
+		return 0
 	case a.Err != "":
 		return t.gap // a host that cannot be reached allows nothing
 	case t.gap > longTurnGap:
@@ -162,8 +164,9 @@ func (po *poller) limitOfTurns(d *assignment, a env.Answer) env.Answer {
 	return a
 }
 
-// isPaced says whether the domain of an assignment has asked for fewer requests lately.
-func (po *poller) isPaced(d *assignment) bool {
-	domain := po.domainOf(d)
-	return domain != nil && domain.gap > 0
+// mayBeLimit says whether a refusal to one poll may mean that the domain asks for fewer requests, as it did lately. A
+// channel that is refused twice in a row is blocked, or this node is.
+func (po *poller) mayBeLimit(d *assignment) bool {
+	domain, i := po.domainOf(d), d.extras().failure
+	return domain != nil && domain.gap > 0 && (i == nil || i.state.Kind != coronapb.State_LIMITED && i.state.Kind != coronapb.State_MISSING)
 }

@@ -94,6 +94,63 @@ func TestFeedsOfALimitedHostTakeTurns(t *testing.T) {
 	}
 }
 
+// An answer says how long the host's next feed waits, and how long each one waits after it. A full queue
+// of this node's own says nothing about the host.
+func TestPausesAfterAnswers(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		gap        time.Duration // before the answer
+		answer     env.Answer
+		pause, now time.Duration
+	}{
+		{"no limits", 0, env.Answer{Status: 200}, 0, 0},
+		{"its quota is exhausted", 0, env.Answer{Status: 200, RetryAfter: time.Hour}, time.Hour, quotaGap},
+		{"a short pause", 0, env.Answer{Status: 200, RetryAfter: 3 * time.Second}, 3 * time.Second, 3 * time.Second},
+		{"a longer gap stays", time.Minute, env.Answer{Status: 200, RetryAfter: time.Hour}, time.Hour, time.Minute},
+		{"held back", time.Hour, env.Answer{Err: env.ErrBusy, RetryAfter: time.Minute}, time.Minute, time.Hour},
+		{"a full queue", time.Hour, env.Answer{Err: env.ErrBusy}, 0, time.Hour},
+		{"not reachable", time.Hour, env.Answer{Err: env.ErrTimeout}, time.Hour, time.Hour},
+		{"a document", time.Hour, env.Answer{Status: 200}, time.Hour / 2, time.Hour / 2},
+	} {
+		d := turns{gap: c.gap, asking: true}
+		if pause := d.answered(c.answer); pause != c.pause || d.gap != c.now || d.asking {
+			t.Errorf("%s: a pause of %v, and a gap of %v; want %v and %v; still asking: %v", c.name, pause, d.gap, c.pause, c.now, d.asking)
+		}
+	}
+}
+
+// A feed that its sequencer fetches outside the schedule, while it waits for its turn, holds up no other.
+func TestAFeedThatIsFetchedAtOnceLeavesTheQueue(t *testing.T) {
+	l := newLab(t)
+	p := l.poller(Config{PollInterval: 30 * time.Minute})
+	const a, b = "http://www.example.org/a", "http://www.example.org/b"
+	for _, url := range []string{a, b} {
+		l.origins[url] = serves(rss(url, "", "one"))
+		p.lead(url, nil)
+	}
+	l.run(2*time.Hour, p)
+	l.origins[b] = says(env.Answer{Status: 429})
+	d := p.assignments.Get(key(a))
+	waits := func() bool {
+		domain := p.domainOf(d)
+		return domain != nil && len(domain.queue) > 0 && domain.queue[0] == d
+	}
+	for range 24 * 60 * 60 {
+		if l.run(time.Second, p); waits() {
+			break
+		}
+	}
+	if !waits() {
+		t.Fatal("the feed has not waited for its turn")
+	}
+	l.origins[a], l.origins[b] = says(env.Answer{Status: 410}), serves(rss(b, "", "one"))
+	p.sequencer.fetchNow(p.leaders[key(a)], l.now)
+	before := len(l.polls(b))
+	if l.run(12*time.Hour, p); len(l.polls(b))-before < 12 {
+		t.Errorf("the other feed was polled %d times in twelve hours", len(l.polls(b))-before)
+	}
+}
+
 // A host that refuses no longer is asked without turns after some time.
 func TestTurnsEnd(t *testing.T) {
 	var d turns
