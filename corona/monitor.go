@@ -42,6 +42,10 @@ func (mo *monitor) noteFailure(l *leaderState, from env.PeerID, s State, decline
 	if s.Kind == coronapb.State_LIMITED {
 		mo.checkRateLimit(l, now)
 	}
+	if s.Kind == coronapb.State_GONE && l.state.Kind != s.Kind && l.failing[""].state.Kind != s.Kind {
+		s.Kind = coronapb.State_MISSING // until this node has seen it, because one node polls a feed that is gone, and rarely
+		mo.check(l, now)
+	}
 	if 2*mo.failingPollers(l) < l.pollers && l.state.Kind != coronapb.State_NEW {
 		return
 	}
@@ -97,7 +101,14 @@ func (mo *monitor) checkRateLimit(l *leaderState, now time.Time) {
 			l.limitedUntil = until
 			_ = mo.wedges.Broadcast(l.key, wire.Encode(l.snapshotMessage(0, now))) // without a wedge there are no pollers
 		}
-	case l.fetching == 0 && now.Sub(l.fetchedAt) > l.interval:
+	default:
+		mo.check(l, now)
+	}
+}
+
+// check fetches a channel of which another node has reported something that this node has not seen, once in an interval.
+func (mo *monitor) check(l *leaderState, now time.Time) {
+	if l.fetching == 0 && now.Sub(l.fetchedAt) > l.interval {
 		mo.fetch(l, now)
 	}
 }

@@ -110,6 +110,30 @@ func TestAClaimedLimitIsChecked(t *testing.T) {
 	}
 }
 
+// A single member cannot leave a feed to one poller by claiming that it is gone: the sequencer fetches it itself.
+func TestAClaimedEndIsChecked(t *testing.T) {
+	w := newTestNetwork(t, 4)
+	f := w.open("http://a.example/feed", 100, 2)
+	w.run(65 * time.Minute)
+	l, start := f.leader.leaders[f.key], w.now
+	gone := State{Kind: coronapb.State_GONE, Detail: "410", Polled: w.now}
+	for range 10 {
+		f.leader.monitor.noteFailure(l, "liar", gone, false, w.now)
+		if l.state.Kind == coronapb.State_GONE || f.order.N != 2 {
+			t.Fatalf("after one report: %v, polled by %d", l.state.Kind, f.order.N)
+		}
+	}
+	w.run(10 * time.Second)
+	if n := w.honestHits(start, w.now, "a.example")[f.url]; n > 2 || l.state.Kind != coronapb.State_OK {
+		t.Errorf("%d requests in ten seconds after ten reports; %v", n, l.state.Kind)
+	}
+	w.origin = func(*member, env.Request) env.Answer { return env.Answer{Status: 410} }
+	w.run(3 * time.Hour)
+	if l.state.Kind != coronapb.State_GONE || f.order.N != 1 {
+		t.Errorf("the origin says so: %v, polled by %d", l.state.Kind, f.order.N)
+	}
+}
+
 // A feed that is gone is polled by one member and ever more rarely, once a week at last. It comes back
 // by itself.
 func TestAFeedThatIsGoneIsPolledByOne(t *testing.T) {
