@@ -35,6 +35,7 @@ type leaderState struct {
 	inherited note
 
 	lastRead  time.Time  // when the channel last had readers
+	servedAt  time.Time  // when a member last had ranks of the channel, as far as this node knows
 	fetchedAt time.Time  // when this node last fetched it outside the schedule
 	fetching  env.Handle // handle of that request; 0: none in flight
 	upkeepAt  time.Time  // time of the next upkeep

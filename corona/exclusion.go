@@ -11,7 +11,8 @@ import (
 // country, or asks it to prove that it is human. Or the trouble is the node's own, as with its DNS
 // or its clock. Such a poller gives its ranks to another member instead of keeping slots that find
 // nothing. If no node can read the channel, pollers keep their ranks: more nodes that ask would not
-// help.
+// help. If the last poller goes and all others have declined, the sequencer asks them again, and takes
+// ranks itself if they still decline.
 
 const (
 	// enoughFailing is how many nodes have to fail, with no other that succeeds, before a channel

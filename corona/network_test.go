@@ -410,7 +410,12 @@ func (h *member) Broadcast(key overlay.ID, b []byte) error {
 }
 
 // Served implements Wedges.
-func (h *member) Served(overlay.ID) (served, declined int) { return 0, 0 }
+func (h *member) Served(key overlay.ID) (served, declined int) {
+	if f := h.town.byKey[key]; f != nil {
+		served = len(f.serving)
+	}
+	return served, 0
+}
 
 // AdjustLevels implements Wedges.
 func (h *member) AdjustLevels() {}

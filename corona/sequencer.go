@@ -59,7 +59,7 @@ func (sq *sequencer) Lead(key overlay.ID, url string, epoch uint64, known *diffe
 		channelBudget: channelBudget{key: key, url: url, domain: sq.domains.refer(Origin(url)), since: now},
 		pacing:        pacing{interval: sq.cfg.PollInterval},
 		reporting:     sq.intake.begin(key, epoch),
-		known:         known, lastRead: now,
+		known:         known, lastRead: now, servedAt: now,
 	}
 	_, l.page = feed.DocumentURL(url)
 	l.state = State{Kind: coronapb.State_NEW, Since: now}
@@ -265,6 +265,14 @@ func (sq *sequencer) upkeep(l *leaderState, now time.Time) {
 	case !idle && l.fetchedAt.IsZero() && l.state.Kind == coronapb.State_NEW:
 		sq.fetchNow(l, now) // the domain allowed no request without a grant
 	case !idle:
+		if served, _ := sq.wedges.Served(l.key); served > 0 || l.order.N == 0 || l.order.DigitBits != 0 {
+			l.servedAt = now
+		} else if now.Sub(l.servedAt) > l.interval {
+			// All members that could poll have declined. An order of a later term asks them again, and this
+			// node takes ranks if nobody else does.
+			sq.poller.exclusions.forget(l.key)
+			l.order.N = 0
+		}
 		if l.order.N == 0 {
 			sq.order(l, l.desiredPollers, now)
 		}

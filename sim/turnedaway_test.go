@@ -82,6 +82,37 @@ func TestANodeThatIsTurnedAwayDeclines(t *testing.T) {
 	}
 }
 
+// If the last poller dies after all others have declined, they are asked again: the sequencer polls at once, although
+// its own exclusion is not over.
+func TestAChannelWithoutAPollerGetsOne(t *testing.T) {
+	t.Parallel()
+	s := feedSwarm(1, Config{})
+	s.Grow(3, 100*time.Millisecond)
+	s.World.Run(20 * time.Second)
+	url := s.serveFeeds(1, 3*time.Minute, 500)[0]
+	near := nearestPeers(s, url)
+	near[0].SubscribeFeed(url)
+	s.World.Run(5 * time.Minute)
+	for _, p := range near[:2] {
+		p.turnAway(env.Answer{Status: 403})
+	}
+	s.World.Run(30 * time.Minute)
+	for i, p := range near {
+		if st := p.Layers().Corona.Stats(); st.Declined != uint64(1-i/2) {
+			t.Fatalf("node %d has declined %d times", i, st.Declined)
+		}
+	}
+	near[2].Crash(true)
+	for _, p := range near[:2] {
+		p.filterAnswer = nil
+	}
+	s.World.Run(15 * time.Minute)
+	items := s.document(s.feeds.byURL[url], s.Now()).Items
+	if _, shown := near[0].subscriptions[url].firstShown[items[0].ID]; !shown {
+		t.Error("the reader lacks the latest items, a quarter of an hour after the last poller died")
+	}
+}
+
 // If the web server turns everybody away, more nodes do not help: three have asked when that is
 // known, and the last of them goes on asking.
 func TestIfEverybodyIsTurnedAwayFewAsk(t *testing.T) {
