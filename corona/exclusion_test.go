@@ -5,8 +5,25 @@ import (
 	"testing"
 	"time"
 
+	"tidings/corona/coronapb"
+	"tidings/internal/env"
 	"tidings/overlay"
 )
+
+// A channel that enough nodes cannot read, and none can, is unreadable for everybody. A rate limit is over some time,
+// so that it does not count.
+func TestEnoughNodesFail(t *testing.T) {
+	l := leaderState{health: health{failing: map[env.PeerID]failureReport{"limited": {state: State{Kind: coronapb.State_LIMITED}}}}}
+	for i := range enoughFailing + 2 {
+		if n := l.unreadable(); n != min(i, enoughFailing) {
+			t.Errorf("with %d nodes that fail: %d", i, n)
+		}
+		l.failing[env.PeerID(rune('a'+i))] = failureReport{state: State{Kind: coronapb.State_MISSING}}
+	}
+	if l.state.Kind = coronapb.State_OK; l.unreadable() != 0 {
+		t.Error("unreadable although a node can read it")
+	}
+}
 
 // A node that is turned away again and again takes ranks of the channel ever more rarely. What it
 // remembers is bounded: of one channel too many, another one is forgotten.
