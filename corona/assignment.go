@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/corona/coronapb"
+	"tidings/difference"
 	"tidings/internal/env"
 	"tidings/overlay"
 )
@@ -36,7 +37,7 @@ type extra struct {
 	limitedUntil env.Moment // until when all pollers leave the origin alone
 	failing      int        // nodes whose polls fail, as the sequencer last said; 0: other nodes can read the channel
 	allowedAt    env.Moment // when the next poll is due by count; a poll may come up to maxAhead intervals earlier
-	staleDigest  uint64     // digest of a lagging replica's document, which has no news; 0: none
+	staleDigest  uint64     // digest of a lagging replica's document and head, which are no news; 0: none
 	staleSince   env.Moment // when the sequencer answered the report of that document
 	pageWatch    *pageWatch // nil: the channel is a feed, or was not fetched yet
 }
@@ -68,13 +69,17 @@ type failure struct {
 	declined     bool                // the ranks go to another member
 }
 
-// snapshot describes the last document of which the channel's log holds every item. It is
-// immutable.
+// snapshot describes the last document of which the channel's log holds every item, and the head. It
+// is immutable.
 type snapshot struct {
 	valid        validators
 	fingerprints []fingerprint // nil: not known
 	digest       uint64
+	head         uint64 // difference.HeadVersion; 0: other heads are no news
 }
+
+// coversHead says whether a version of a head is no news.
+func (s *snapshot) coversHead(version uint64) bool { return s.head == 0 || s.head == version }
 
 // setSnapshot notes what the log holds, and until when all pollers leave the origin alone.
 func (d *assignment) setSnapshot(s *snapshot, limitedUntil time.Time) {
@@ -128,7 +133,8 @@ func lacks(of, snapshot []fingerprint) bool {
 	return len(of) == 0 && len(snapshot) > 0
 }
 
-// hasNews says whether a document has an item that the sequencer may lack, or lacks one that it may have withdrawn.
+// hasNews says whether a document has an item or a head that the sequencer may lack, or lacks an item that it may have
+// withdrawn.
 func (d *assignment) hasNews(r *observation, now time.Time) bool {
 	if r.page != nil {
 		return d.isNewVersion(r)
@@ -138,14 +144,15 @@ func (d *assignment) hasNews(r *observation, now time.Time) bool {
 	if s == nil {
 		return true
 	}
+	head := difference.HeadVersion(&r.f.Head)
 	switch sum := digest(of); {
-	case sum == s.digest:
+	case sum == s.digest && s.coversHead(head):
 		// This is the same document from a replica with its own validators.
-		d.snapshot = &snapshot{valid: r.valid, fingerprints: of, digest: sum}
+		d.snapshot = &snapshot{valid: r.valid, fingerprints: of, digest: sum, head: s.head}
 		return false
-	case d.extra != nil && sum == d.extra.staleDigest && now.Sub(d.extra.staleSince.Time()) < SuspicionPeriod(d.private, d.schedule.Interval):
+	case d.extra != nil && sum^head == d.extra.staleDigest && now.Sub(d.extra.staleSince.Time()) < SuspicionPeriod(d.private, d.schedule.Interval):
 		return false // after the suspicion period the sequencer accepts such a document
-	case s.fingerprints == nil:
+	case s.fingerprints == nil || !s.coversHead(head):
 		return true
 	}
 	return lacks(of, s.fingerprints) || slices.ContainsFunc(of, func(p fingerprint) bool {

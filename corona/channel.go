@@ -46,6 +46,7 @@ type leaderState struct {
 type committed struct {
 	valid         validators
 	fingerprints  []fingerprint  // of the document that valid belongs to
+	head          uint64         // its version, as in snapshot
 	pastSnapshots []pastSnapshot // earlier snapshots, oldest first; at most maxPastSnapshots
 	inFlight      int            // changes that are being judged or are on their way to a quorum
 	waiters       []waiter       // pollers to answer when the log holds what they found
@@ -132,7 +133,7 @@ func (l *leaderState) snapshot() *snapshot {
 	if l.fingerprints == nil && l.valid == (validators{}) {
 		return nil
 	}
-	return &snapshot{valid: l.valid, fingerprints: l.fingerprints, digest: digest(l.fingerprints)}
+	return &snapshot{valid: l.valid, fingerprints: l.fingerprints, digest: digest(l.fingerprints), head: l.head}
 }
 
 // snapshotMessage encodes the channel's snapshot in answer to the observation with a nonce.

@@ -178,7 +178,7 @@ func span(ms uint64) time.Duration {
 func (s *snapshot) message(key overlay.ID, nonce uint64, limitedFor time.Duration, failing int) *coronapb.Message {
 	m := &coronapb.Snapshot{
 		Key: key[:], Nonce: nonce, Valid: s.valid.wire(), Digest: s.digest, LimitedMs: uint64(max(limitedFor, 0).Milliseconds()),
-		Failing: uint32(failing),
+		Failing: uint32(failing), Head: s.head,
 	}
 	if len(s.fingerprints) <= maxSnapshotItems {
 		m.Fingerprints = appendFingerprints(nil, s.fingerprints)

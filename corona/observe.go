@@ -135,13 +135,6 @@ func (sq *sequencer) takeChanges(l *leaderState, from env.Peer, r observation, n
 			// Validators of an empty document save nothing, because the document is small. Their
 			// date could also hide an older document with items.
 			sq.setValidators(l, r.valid, shown)
-		} else if d.Head != nil && len(d.Head.Raw) > 0 && !l.known.HasHead() {
-			// The log is still empty. An entry with the head alone lets readers see the empty feed
-			// before its first item. Later changes of the head alone make no entry.
-			if !sq.app.Found(l.key, d, f, func(bool) {}) {
-				return false
-			}
-			l.known.Add(d)
 		}
 		return true
 	}
@@ -174,9 +167,10 @@ func (sq *sequencer) diff(l *leaderState, from env.Peer, f *feed.Feed, behind bo
 // node leads the channel. It returns false if the changes were not accepted.
 func (sq *sequencer) handOver(l *leaderState, d difference.Delta, f *feed.Feed, then func()) (taken bool) {
 	l.inFlight++
+	known, held := false, false
 	if !sq.app.Found(l.key, d, f, func(ok bool) {
 		l.inFlight--
-		if ok && !l.ceased {
+		if held = ok && !l.ceased; held && known {
 			then()
 		}
 	}) {
@@ -184,16 +178,20 @@ func (sq *sequencer) handOver(l *leaderState, d difference.Delta, f *feed.Feed, 
 		return false
 	}
 	l.known.Add(d)
+	if known = true; held { // the log had all of it
+		then()
+	}
 	return true
 }
 
 // commitAfterLast commits a snapshot if no changes are under way: "not modified" means that nothing
 // is missing only once a quorum holds all items. It commits none of a document with an earlier
-// version of an item, which may have to be reported later: "not modified" would hide it then.
+// version of an item or of the head, which may have to be reported later: "not modified" would hide it
+// then. It commits none of a feed without items, as takeChanges.
 func (sq *sequencer) commitAfterLast(l *leaderState, f *feed.Feed, valid validators, shown []fingerprint) {
-	switch {
-	case l.inFlight != 0:
-	case l.known.IsBehind(f):
+	switch empty := len(f.Items) == 0 && !l.page; {
+	case l.inFlight != 0 || empty && l.snapshot() == nil:
+	case empty || l.known.IsBehind(f):
 		sq.answerAll(l)
 	default:
 		sq.commitSnapshot(l, valid, shown)
@@ -228,7 +226,7 @@ func (sq *sequencer) setValidators(l *leaderState, valid validators, shown []fin
 	switch {
 	case l.fingerprints != nil && sum == digest(l.fingerprints):
 		if d := sq.poller.assignments.Get(l.key); d != nil {
-			d.setSnapshot(&snapshot{valid: valid, fingerprints: shown, digest: sum}, l.limitedUntil)
+			d.setSnapshot(&snapshot{valid: valid, fingerprints: shown, digest: sum, head: l.head}, l.limitedUntil)
 		}
 	case slices.ContainsFunc(l.pastSnapshots, func(p pastSnapshot) bool {
 		return p.digest == sum && now.Sub(p.until) < SuspicionPeriod(l.private, l.interval)
@@ -264,7 +262,7 @@ func (sq *sequencer) commitSnapshot(l *leaderState, valid validators, shown []fi
 		l.pastSnapshots = append(l.pastSnapshots, pastSnapshot{digest(l.fingerprints), sq.clock.Now()})
 		l.pastSnapshots = l.pastSnapshots[max(len(l.pastSnapshots)-maxPastSnapshots, 0):]
 	}
-	l.valid, l.fingerprints = valid, shown
+	l.valid, l.fingerprints, l.head = valid, shown, l.known.HeadVersion()
 	sq.note(l)
 	if d := sq.poller.assignments.Get(l.key); d != nil {
 		d.setSnapshot(l.snapshot(), l.limitedUntil)

@@ -81,7 +81,7 @@ type snapshotNotice struct {
 }
 
 func noticeFrom(m *coronapb.Snapshot) snapshotNotice {
-	s := &snapshot{valid: validatorsFrom(m.Valid), digest: m.Digest}
+	s := &snapshot{valid: validatorsFrom(m.Valid), digest: m.Digest, head: m.Head}
 	if len(m.Fingerprints) > 0 {
 		s.fingerprints = parseFingerprints(m.Fingerprints)
 	}

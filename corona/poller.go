@@ -436,15 +436,15 @@ func (po *poller) onSnapshot(key overlay.ID, t snapshotNotice) {
 	if w := po.reports.byNonce(t.nonce); w != nil && w.key == key {
 		// Either the document had nothing new, or the log holds all of it by now.
 		po.reports.drop(w)
-		switch of := digest(w.fingerprints); {
+		switch of, head := digest(w.fingerprints), difference.HeadVersion(&w.f.Head); {
 		case w.page != nil:
 			d.acknowledgePage()
 			s = &snapshot{valid: w.valid, fingerprints: s.fingerprints, digest: s.digest}
-		case of != s.digest:
+		case of != s.digest || !s.coversHead(head):
 			x := d.ensureExtra()
-			x.staleDigest, x.staleSince = of, env.MomentOf(po.clock.Now())
+			x.staleDigest, x.staleSince = of^head, env.MomentOf(po.clock.Now())
 		default:
-			s = &snapshot{valid: w.valid, fingerprints: w.fingerprints, digest: s.digest}
+			s = &snapshot{valid: w.valid, fingerprints: w.fingerprints, digest: s.digest, head: s.head}
 		}
 	}
 	// The limit applies to this channel alone. Its sequencer has no authority over other channels

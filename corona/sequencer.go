@@ -59,6 +59,7 @@ func (sq *sequencer) Lead(key overlay.ID, url string, epoch uint64, known *diffe
 		channelBudget: channelBudget{key: key, url: url, domain: sq.domains.refer(Origin(url)), since: now},
 		pacing:        pacing{interval: sq.cfg.PollInterval},
 		reporting:     sq.intake.begin(key, epoch),
+		committed:     committed{head: known.HeadVersion()},
 		known:         known, lastRead: now, servedAt: now,
 	}
 	_, l.page = feed.DocumentURL(url)

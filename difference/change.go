@@ -1,7 +1,6 @@
 package difference
 
 import (
-	"slices"
 	"time"
 
 	"tidings/internal/feed"
@@ -72,15 +71,13 @@ func (k *Known) learnCounters(f *feed.Feed) {
 	k.counting = k.counting || n >= minCounting && 2*n > len(f.Items)
 }
 
-// Sight records which items of a document are shown in an earlier version than the latest one in the log. An item
+// Sight records which items of a document, and whether its head, are shown in an earlier version than the latest one in the log. An item
 // that is shown in its latest version again was one of a replica that lags. An earlier version that has not been seen
 // for longer than gap begins anew, because the origin may have shown the latest one meanwhile. Sight also records which
 // items are missing.
 func (k *Known) Sight(f *feed.Feed, gap time.Duration, now time.Time) {
 	k.sight(f, gap, now)
-	for i := range f.Items {
-		it := &f.Items[i]
-		id, hash := shorten(it.ID), shortHash(it.Hash)
+	for id, hash := range versionsOf(f) {
 		p, ok := k.fingerprints[id]
 		switch s, seen := k.behind[id]; {
 		case !ok:
@@ -114,20 +111,23 @@ func (k *Known) TakenBack(id feed.ID, hash feed.Hash, after time.Duration, now t
 	return ok && k.same(&p, s.hash, shortHash(hash)) && now.Sub(s.since) >= after<<p.turns
 }
 
-// IsBehind reports whether a document has an item in an earlier version than the latest one, lacks an item that stands
-// between others, or has one that was withdrawn.
+// IsBehind reports whether a document has an item or its head in an earlier version than the latest one, lacks an item that
+// stands between others, or has one that was withdrawn.
 func (k *Known) IsBehind(f *feed.Feed) bool {
-	return len(k.unlike(f)) > 0 || slices.ContainsFunc(f.Items, func(it feed.Item) bool {
-		p, ok := k.fingerprints[shorten(it.ID)]
-		return ok && !k.same(&p, p.hashes[0], shortHash(it.Hash))
-	})
+	for id, hash := range versionsOf(f) {
+		p, ok := k.fingerprints[id]
+		if ok && !k.same(&p, p.hashes[0], hash) && (id != headID || p.has(hash)) { // an unknown head may wait for an item
+			return true
+		}
+	}
+	return len(k.unlike(f)) > 0
 }
 
 // DiffWithTakenBack returns the unknown part of a document, the versions to which edits were taken back, and the items
 // that were withdrawn or stand again. The delta of an edit taken back is an edit like others, with the content of the
 // earlier version.
 func (k *Known) DiffWithTakenBack(f *feed.Feed, after time.Duration, now time.Time) Delta {
-	d := k.diff(f, func(it *feed.Item) bool { return len(it.Raw) > 0 && k.TakenBack(it.ID, it.Hash, after, now) })
+	d := k.diff(f, func(id feed.ID, hash feed.Hash) bool { return k.TakenBack(id, hash, after, now) })
 	d.Withdrawn, d.Standing = k.settled(f, after, now)
 	return d
 }

@@ -25,25 +25,8 @@ func newJudge(t *testing.T) *judge {
 // that are news.
 func (j *judge) check(after time.Duration, items ...string) string {
 	j.t.Helper()
-	j.now = j.now.Add(after)
-	var b strings.Builder
-	for _, it := range items {
-		id, text, _ := strings.Cut(it, "=")
-		fmt.Fprintf(&b, "<item><guid>%s</guid><title>About %s</title><description>%s</description></item>", id, id, text)
-	}
-	f, err := feed.Parse([]byte("<rss><channel><title>T</title>"+b.String()+"</channel></rss>"), "")
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	j.known.Recognise(f)
-	j.known.Sight(f, 3*time.Hour, j.now)
-	d := j.known.DiffWithTakenBack(f, time.Hour, j.now)
-	j.known.Add(d)
-	if !d.Empty() {
-		j.log = append(j.log, d)
-	}
 	var news []string
-	for _, c := range d.Changes {
+	for _, c := range j.see(after, "<title>T</title>", items...).Changes {
 		m, err := c.Item.Meaning("")
 		if err != nil {
 			j.t.Fatal(err)
@@ -51,6 +34,36 @@ func (j *judge) check(after time.Duration, items ...string) string {
 		news = append(news, m.Summary)
 	}
 	return strings.Join(news, "; ")
+}
+
+// see returns what is told of a document with this head, as followers decode it.
+func (j *judge) see(after time.Duration, head string, items ...string) Delta {
+	j.t.Helper()
+	j.now = j.now.Add(after)
+	var b strings.Builder
+	for _, it := range items {
+		id, text, _ := strings.Cut(it, "=")
+		fmt.Fprintf(&b, "<item><guid>%s</guid><title>About %s</title><description>%s</description></item>", id, id, text)
+	}
+	f, err := feed.Parse([]byte("<rss><channel>"+head+b.String()+"</channel></rss>"), "")
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	j.known.Recognise(f)
+	j.known.Sight(f, 3*time.Hour, j.now)
+	d := j.known.DiffWithTakenBack(f, time.Hour, j.now)
+	j.known.Add(d)
+	body, err := d.Encode()
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	if d, err = Decode(body); err != nil {
+		j.t.Fatal(err)
+	}
+	if !d.Empty() {
+		j.log = append(j.log, d)
+	}
+	return d
 }
 
 func (j *judge) want(news string, after time.Duration, items ...string) {

@@ -6,7 +6,7 @@ import (
 
 // A Delta is a set of changes of a feed. Its items may share memory with their document.
 type Delta struct {
-	Head    *feed.Head // nil: unchanged
+	Head    *feed.Head // nil: not told, see heads.go
 	Changes []Change   // in document order
 	// Page is, in the channel of a page, an update of the page's version as page.Tracker encodes it for the
 	// log. The first version comes without changes. Nil: no update.
@@ -29,10 +29,9 @@ type Change struct {
 	Publication *Publication
 }
 
-// Empty reports whether a delta is no update. A changed head alone is none: it travels with the next item. A
-// pin or a withdrawal alone is an update.
+// Empty reports whether a delta is no update. A head, a pin or a withdrawal alone is an update.
 func (d Delta) Empty() bool {
-	return len(d.Changes)+len(d.Withdrawn)+len(d.Standing) == 0 && d.Pin == nil
+	return len(d.Changes)+len(d.Withdrawn)+len(d.Standing) == 0 && d.Head == nil && d.Pin == nil
 }
 
 // Split splits a delta into parts, to be applied in order. Each has at most limit bytes before compression, or

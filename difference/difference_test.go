@@ -76,29 +76,18 @@ func TestDiffFindsNewAndEditedItems(t *testing.T) {
 	}
 }
 
-func TestAChangedHeadAloneIsNoUpdate(t *testing.T) {
-	var k Known
-	k.Add(k.Diff(document(t, "T", article{1, 1})))
-	d := k.Diff(document(t, "U", article{1, 1}))
-	if !d.Empty() || d.Head == nil {
-		t.Errorf("%+v", d)
-	}
-	d = k.Diff(document(t, "U", article{2, 1}, article{1, 1}))
-	if d.Empty() || d.Head == nil || d.Head.Title != "U" {
-		t.Errorf("the head does not travel with the item: %+v", d)
-	}
-	k.Add(d)
-	if d = k.Diff(document(t, "U", article{2, 1})); d.Head != nil {
-		t.Error("the head travels again")
-	}
-}
-
 func TestKnownChangesOfOthersAreDropped(t *testing.T) {
 	var k, other Known
 	k.Add(k.Diff(document(t, "T", article{1, 1}, article{2, 1})))
 	rest := k.Unknown(other.Diff(document(t, "T", article{3, 1}, article{2, 2}, article{1, 1})))
 	if got := changesOf(t, rest); got != "3.1 2.2'" || rest.Head != nil {
 		t.Errorf("%q is left, and head %v", got, rest.Head)
+	}
+	if rest = k.Unknown(other.Diff(document(t, "U", article{1, 1}))); !rest.Empty() {
+		t.Error("the head of another branch is told without an item")
+	}
+	if rest = k.Unknown(other.Diff(document(t, "U", article{4, 1}))); rest.Head == nil {
+		t.Error("the head of another branch is not told with its item")
 	}
 }
 
@@ -407,6 +396,7 @@ func TestItemsOfTheDocumentAreRenewed(t *testing.T) {
 	}
 	w.Apply(d, time.Unix(2, 0), 2)
 	w.Forget(2)
+	d.Head = &doc.Head // a log repeats it
 	later.Add(d)
 	if w.Len() != 4 || !w.Entries()[0].Arrived.Equal(time.Unix(1, 0)) {
 		t.Errorf("window %+v", w.Entries())

@@ -33,8 +33,9 @@ const (
 // versions of an item, and only loses an item of its own.
 type Known struct {
 	fingerprints map[shortID]fingerprint
-	seen         uint64 // number of items seen so far; the age of fingerprints
-	head         feed.Hash
+	seen         uint64    // number of items seen so far; the age of fingerprints
+	head         feed.Hash // of the latest head
+	alone        int       // see learnHead
 	title        feed.Hash
 	hosts        [2]string            // see hostsOf
 	page         page.Tracker         // of the channel of a page
@@ -58,7 +59,12 @@ func shorten(id feed.ID) shortID { return shortID(id[:16]) }
 func shortHash(h feed.Hash) uint64 { return binary.BigEndian.Uint64(h[:]) }
 
 // Len returns the number of known items.
-func (k *Known) Len() int { return len(k.fingerprints) }
+func (k *Known) Len() int {
+	if _, ok := k.fingerprints[headID]; ok {
+		return len(k.fingerprints) - 1
+	}
+	return len(k.fingerprints)
+}
 
 // Has reports whether an item is known, and whether it is known in this version. If the numbers of the item change
 // by themselves, a version that differs only in numbers is known.
@@ -68,20 +74,22 @@ func (k *Known) Has(id feed.ID, hash feed.Hash) (item, version bool) {
 }
 
 // Diff returns the unknown part of a document. It changes nothing.
-func (k *Known) Diff(f *feed.Feed) Delta { return k.diff(f, func(*feed.Item) bool { return false }) }
+func (k *Known) Diff(f *feed.Feed) Delta {
+	return k.diff(f, func(feed.ID, feed.Hash) bool { return false })
+}
 
-// diff returns the unknown part of a document, and the known items for which also is true.
-func (k *Known) diff(f *feed.Feed, also func(*feed.Item) bool) Delta {
+// diff returns the unknown part of a document, and the known versions that an edit was taken back to.
+func (k *Known) diff(f *feed.Feed, takenBack func(feed.ID, feed.Hash) bool) Delta {
 	var d Delta
-	if k.head != f.Head.Hash() {
-		d.Head = &f.Head
-	}
 	var before feed.ID
 	for _, it := range f.Items {
-		if item, version := k.Has(it.ID, it.Hash); !version || also(&it) {
+		if item, version := k.Has(it.ID, it.Hash); !version || len(it.Raw) > 0 && takenBack(it.ID, it.Hash) {
 			d.Changes = append(d.Changes, Change{Item: it, After: before, Edited: item})
 		}
 		before = it.ID
+	}
+	if k.tellsHead(f, len(d.Changes) > 0, takenBack) {
+		d.Head = &f.Head
 	}
 	return d
 }
@@ -89,13 +97,15 @@ func (k *Known) diff(f *feed.Feed, also func(*feed.Item) bool) Delta {
 // Unknown returns the unknown part of a delta, since another node may have reported the same.
 func (k *Known) Unknown(d Delta) Delta {
 	var rest Delta
-	if d.Head != nil && k.head != d.Head.Hash() {
-		rest.Head = d.Head
-	}
 	for _, c := range d.Changes {
 		var version bool
 		if c.Edited, version = k.Has(c.Item.ID, c.Item.Hash); !version {
 			rest.Changes = append(rest.Changes, c)
+		}
+	}
+	if d.Head != nil && len(rest.Changes) > 0 { // a head alone may be older than the one here, and the next poll finds out
+		if _, version := k.Has(feed.ID{}, d.Head.Shown()); !version {
+			rest.Head = d.Head
 		}
 	}
 	for _, id := range d.Withdrawn {
@@ -112,7 +122,7 @@ func (k *Known) Unknown(d Delta) Delta {
 }
 
 // Empty reports whether nothing is known.
-func (k *Known) Empty() bool { return len(k.fingerprints) == 0 && k.page.Number() == 0 }
+func (k *Known) Empty() bool { return k.Len() == 0 && k.page.Number() == 0 }
 
 // MarkLossy records that the log has an unreadable entry.
 func (k *Known) MarkLossy() { k.lossy = true }
@@ -120,9 +130,6 @@ func (k *Known) MarkLossy() { k.lossy = true }
 // Lossy reports whether items may be missing here that are in the log. The origin's document must then be
 // fetched whole, because "not modified" would prove nothing.
 func (k *Known) Lossy() bool { return k.lossy }
-
-// HasHead reports whether the head of any document is known.
-func (k *Known) HasHead() bool { return k.head != (feed.Hash{}) }
 
 // Page returns the tracker of a channel that is a page.
 func (k *Known) Page() *page.Tracker { return &k.page }
@@ -141,9 +148,7 @@ func (k *Known) AddLogged(d Delta) {
 
 // Add adds a delta.
 func (k *Known) Add(d Delta) {
-	if d.Head != nil {
-		k.head, k.title, k.hosts = d.Head.Hash(), titleHash(d.Head.Title), hostsOf(d.Head)
-	}
+	k.addHead(d)
 	at := -1
 	for i := range d.Changes {
 		c := &d.Changes[i]
@@ -192,7 +197,7 @@ func (k *Known) Touch(f *feed.Feed) {
 
 // forget drops the items seen longest ago if too many are known.
 func (k *Known) forget() {
-	if len(k.fingerprints) <= MaxKnown {
+	if k.Len() <= MaxKnown {
 		return
 	}
 	ids := k.byAge()
@@ -208,7 +213,9 @@ func (k *Known) forget() {
 func (k *Known) byAge() []shortID {
 	ids := make([]shortID, 0, len(k.fingerprints))
 	for id := range k.fingerprints {
-		ids = append(ids, id)
+		if id != headID {
+			ids = append(ids, id)
+		}
 	}
 	slices.SortFunc(ids, func(a, b shortID) int { return cmp.Compare(k.fingerprints[a].seen, k.fingerprints[b].seen) })
 	return ids

@@ -26,9 +26,15 @@ type entries struct {
 // appended is what entries keeps of a feed. It counts everything that was appended, committed or not.
 type appended struct {
 	window difference.Window
-	head   *feed.Head      // the latest one
+	head   *feed.Head      // the latest one, as far as readers show it; from a document if the log has none
 	about  About           // title, link and language of the feed
 	pin    *difference.Pin // counts all accepted publications; nil: the feed has no publisher
+}
+
+// setHead records a head without its document's items.
+func (a *appended) setHead(h *feed.Head) {
+	head := *h
+	a.head, a.about = &head, aboutOf(h)
 }
 
 // maxPart is the largest part of a change report that becomes one entry, in bytes before compression.
@@ -78,7 +84,7 @@ func (es *entries) encodeParts(c *channel, d difference.Delta) (parts []differen
 			if part, err = es.readablePart(c, part); err != nil {
 				return nil, nil, err
 			}
-			if part.Head == nil && part.Empty() && part.Page == nil {
+			if part.Empty() && part.Page == nil {
 				continue
 			}
 			if body, err = encode(part); err != nil {
@@ -182,6 +188,9 @@ func (es *entries) append(c *channel, d difference.Delta, done func(ok bool)) bo
 	}
 	if len(parts) > es.owners.Room(key) {
 		return false
+	}
+	if d.Head != nil {
+		l.setHead(d.Head)
 	}
 	remaining, allCommitted := len(parts), true
 	committed := func(ok bool) {

@@ -190,8 +190,8 @@ func (f *FeedTree) Route(body []byte) {
 func (f *FeedTree) HeadFetched(key overlay.ID, head *feed.Head, secure bool) {
 	c := f.feeds[key]
 	leads := c != nil && c.leader != nil && c.leader.ready
-	if leads {
-		c.leader.head = head // also of a feed without items, which a publisher may still send
+	if leads && c.leader.head == nil {
+		c.leader.setHead(head) // a publisher may send items before a poll has told anything
 	}
 	publisher, ok := head.Publisher()
 	if !ok || !secure {

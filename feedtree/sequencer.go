@@ -56,7 +56,7 @@ func (sq *sequencer) Lead(key overlay.ID, on bool, ready func(known *difference.
 				known.MarkLossy() // the origin may still show the unreadable items
 			}
 			if deltas[i].Head != nil {
-				l.head, l.about = deltas[i].Head, aboutOf(deltas[i].Head)
+				l.setHead(deltas[i].Head)
 			}
 			for _, ch := range deltas[i].Changes {
 				if p := ch.Publication; p != nil {
@@ -86,7 +86,9 @@ func (sq *sequencer) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, 
 	sq.acceptor.appendAccepted(c)
 	l := c.leader
 	if doc != nil {
-		l.head, l.about = &doc.Head, aboutOf(&doc.Head)
+		if l.head == nil && len(doc.Head.Raw) > 0 {
+			l.setHead(&doc.Head)
+		}
 		var all bool
 		if d, all = sq.acceptor.backstopChanges(c, d); !all {
 			sq.stats.Withheld++
@@ -96,8 +98,11 @@ func (sq *sequencer) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, 
 			return false
 		}
 		d = l.window.Renew(d, doc, sq.owners.FirstKept(key, len(d.Changes)+len(doc.Items)))
-		// Nothing is left to append if the log has all items as they are. The first head is appended even without items.
-		if d.Empty() && d.Page == nil && (d.Head == nil || l.window.HeadRef() != 0) {
+		if d.Head != nil && len(d.Changes) == 0 && l.window.HeadRef() != 0 && difference.HeadVersion(d.Head) == difference.HeadVersion(l.head) {
+			l.setHead(d.Head) // readers show the same as before
+			d.Head = nil
+		}
+		if d.Empty() && d.Page == nil { // the log has all items as they are
 			done(true)
 			return true
 		}

@@ -854,8 +854,8 @@ func (x *ItemChunk) GetData() []byte {
 	return nil
 }
 
-// Snapshot describes the last document of which the log holds every item. A poller that fetches
-// the same document again has nothing to report.
+// Snapshot describes the last document of which the log holds every item, and the head. A poller
+// that fetches the same document again has nothing to report.
 type Snapshot struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -865,6 +865,7 @@ type Snapshot struct {
 	Digest        uint64                 `protobuf:"fixed64,5,opt,name=digest,proto3" json:"digest,omitempty"`                       // of the fingerprints in any order
 	LimitedMs     uint64                 `protobuf:"varint,6,opt,name=limited_ms,json=limitedMs,proto3" json:"limited_ms,omitempty"` // how long all pollers must leave the origin alone from now on
 	Failing       uint32                 `protobuf:"varint,7,opt,name=failing,proto3" json:"failing,omitempty"`                      // nodes whose polls fail, while no other node has read the channel; a success is to be reported
+	Head          uint64                 `protobuf:"fixed64,8,opt,name=head,proto3" json:"head,omitempty"`                           // first 8 bytes of feed.Head.Shown of the head in the log; 0: other heads are not to be reported
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -944,6 +945,13 @@ func (x *Snapshot) GetLimitedMs() uint64 {
 func (x *Snapshot) GetFailing() uint32 {
 	if x != nil {
 		return x.Failing
+	}
+	return 0
+}
+
+func (x *Snapshot) GetHead() uint64 {
+	if x != nil {
+		return x.Head
 	}
 	return 0
 }
@@ -1501,7 +1509,7 @@ const file_corona_proto_rawDesc = "" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\rR\x04size\x12\x16\n" +
 	"\x06offset\x18\x04 \x01(\rR\x06offset\x12\x12\n" +
-	"\x04data\x18\x05 \x01(\fR\x04data\"\xd9\x01\n" +
+	"\x04data\x18\x05 \x01(\fR\x04data\"\xed\x01\n" +
 	"\bSnapshot\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x120\n" +
@@ -1510,7 +1518,8 @@ const file_corona_proto_rawDesc = "" +
 	"\x06digest\x18\x05 \x01(\x06R\x06digest\x12\x1d\n" +
 	"\n" +
 	"limited_ms\x18\x06 \x01(\x04R\tlimitedMs\x12\x18\n" +
-	"\afailing\x18\a \x01(\rR\afailing\"8\n" +
+	"\afailing\x18\a \x01(\rR\afailing\x12\x12\n" +
+	"\x04head\x18\b \x01(\x06R\x04head\"8\n" +
 	"\fStatusReport\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
 	"\x06status\x18\x02 \x01(\fR\x06status\"g\n" +

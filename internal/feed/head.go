@@ -138,10 +138,10 @@ func (w *headWalker) startChild() {
 	case w.uri == nsSy:
 		w.name = "sy:" + string(w.local)
 	case w.uri == "" || w.uri == own || isAtom(w.uri) || w.uri == w.open[w.depth()-2].uri,
-		w.uri == nsDC && (string(w.local) == "language" || string(w.local) == "title"):
+		w.uri == nsDC && isOneOf(w.local, "language", "title", "creator", "rights"), isPodcast(w.uri) && isOneOf(w.local, "image", "author"):
 		w.name = string(w.local)
 	}
-	if href, ok := w.attr("href"); ok && w.name == "link" {
+	if href, ok := w.attr("href"); ok && (w.name == "link" || w.name == "image") {
 		w.rel, w.content = w.value("rel"), unescape(href)
 	}
 }
@@ -153,6 +153,8 @@ func (w *headWalker) address() string {
 	}
 	return clipString(resolve(w.scope.base(), w.content))
 }
+
+func isOneOf(name []byte, names ...string) bool { return slices.Contains(names, string(name)) }
 
 // setFirst sets a field that is not set yet.
 func (w *headWalker) setFirst(s *string) {
@@ -312,6 +314,38 @@ func (h *Head) Hash() Hash {
 		}
 	}
 	return Hash(d.Sum(nil))
+}
+
+// Shown returns a hash of what readers show of a head: its title, site, description, language, pictures, people and
+// rights. Nodes compare it, so a change of a rule must change the version. Numbers do not count in texts other than the
+// title, because descriptions count readers and rights name the year.
+func (h *Head) Shown() Hash {
+	text := func(s string) []byte { return withoutNumbers(appendVisible(nil, s)) }
+	parts := [][]byte{appendVisible(nil, h.Title), []byte(cleanLink(h.Link)), text(h.Description), []byte(h.Language)}
+	add := func(texts ...string) {
+		for _, s := range texts {
+			if isAddress(s) {
+				parts = append(parts, appendAddress(nil, "href", s))
+			} else {
+				parts = append(parts, text(s))
+			}
+		}
+	}
+	if h.Format == JSON {
+		get := membersOf(h.Raw)
+		add(append(authorsOf(get), stringOf(get["icon"]), stringOf(get["favicon"]))...)
+	} else {
+		for w := headWalk(h.Format, h.Raw); w.next(); {
+			switch w.name {
+			case "image", "logo", "icon", "author", "managingEditor", "creator", "copyright", "rights":
+				if len(w.parts) == 0 {
+					w.parts = []string{w.content}
+				}
+				add(w.parts...)
+			}
+		}
+	}
+	return digest("tidings/head-shown/1", parts...)
 }
 
 // isSelfOrHub reports whether a link says where a document is found, and not what it is.
