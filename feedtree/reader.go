@@ -173,6 +173,9 @@ func (rd *reader) applyEntry(c *channel, e *owner.Entry, d decodedEntry, shownBe
 		}
 	}
 	if d.Head != nil {
+		if w.head != nil && difference.HeadVersion(w.head) != difference.HeadVersion(d.Head) {
+			w.headAt = e.Time
+		}
 		w.head = d.Head
 	}
 	w.applied = e.Hash
@@ -232,6 +235,7 @@ type Document struct {
 	Head    *feed.Head // nil: no head is known yet
 	Entries []feed.Entry
 	Version uint64
+	Changed time.Time // when the head or an entry was last edited, according to the log; zero: never
 	// Pin is the feed's pin according to the log, with the number of the publisher's last item; nil: the feed has
 	// no publisher.
 	Pin *difference.Pin
@@ -259,7 +263,7 @@ func (rd *reader) Read(key overlay.ID, then func(Document)) {
 	}
 	rd.sync(c, func() {
 		w := &c.window
-		d := Document{Head: w.head, Version: w.version, Pin: w.log.Pin()}
+		d := Document{Head: w.head, Version: w.version, Changed: w.headAt, Pin: w.log.Pin()}
 		shown := w.log.Entries()
 		signed := maps.Clone(w.signed)
 		newer := map[feed.ID]bool{}
@@ -283,6 +287,9 @@ func (rd *reader) Read(key overlay.ID, then func(Document)) {
 			}
 		}
 		for _, e := range shown {
+			if e.Changed.After(e.Arrived) && e.Changed.After(d.Changed) {
+				d.Changed = e.Changed
+			}
 			need(e)
 			if before, kept := signed[e.ID]; kept {
 				need(before)

@@ -21,6 +21,7 @@ type window struct {
 	// untrusted one. The window shows the former.
 	signed     map[feed.ID]difference.Entry
 	head       *feed.Head // from the log, or from a fetched document if the log has brought none
+	headAt     time.Time  // when the log brought another head than before; zero: it has not
 	unreadable []uint64   // sequence numbers of entries that cannot be read, or not completely
 	version    uint64
 }

@@ -192,7 +192,7 @@ func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string
 	if err != nil {
 		return nil, err
 	}
-	c, err := render(Window{Document: feed.Document{Head: head, Entries: entries, Created: watch.Since}, State: StateOK}, t, true, nil, s.pages.sanitiser.cleanMeaning, s.config.Now())
+	c, err := render(Window{Document: feed.Document{Head: head, Entries: entries, Changed: watch.Since}, State: StateOK}, t, true, nil, s.pages.sanitiser.cleanMeaning, s.config.Now())
 	if err != nil {
 		return nil, err
 	}

@@ -259,7 +259,8 @@ const (
 func (c *privateContents) take(doc *feed.Feed, now time.Time) (news bool) {
 	c.known.Recognise(doc)
 	d := c.known.Diff(doc)
-	if d.Head != nil {
+	changed := c.head == nil || c.head.Hash() != doc.Head.Hash() // costs no entry in a log, so it does not wait
+	if changed {
 		head := doc.Head
 		if h, err := feed.ReadHead(head.Format, append([]byte(nil), head.Raw...)); err == nil { // does not keep the document in memory
 			head = h
@@ -272,7 +273,7 @@ func (c *privateContents) take(doc *feed.Feed, now time.Time) (news bool) {
 	c.known.Add(d)
 	c.known.Touch(doc)
 	c.forget(doc, now)
-	return d.Head != nil || len(d.Changes) > 0
+	return changed || len(d.Changes) > 0
 }
 
 // put adds an item behind its predecessor in the document, or replaces an earlier version at its place.

@@ -89,7 +89,7 @@ func (r *reading) window(ctx context.Context, url string) (proxy.Window, error) 
 	}
 	w := proxy.Window{Version: minuteVersion(version, now), Fetched: a.sub.Confirmed, State: proxy.StateNew}
 	if a.doc.Head != nil {
-		w.Document = feed.Document{Base: originURL(url), Head: *a.doc.Head, Entries: a.doc.Entries}
+		w.Document = feed.Document{Base: originURL(url), Head: *a.doc.Head, Entries: a.doc.Entries, Changed: a.doc.Changed}
 		if a.sub.Publisher != nil {
 			w.Document.Publisher = a.sub.Publisher.Publisher()
 		}

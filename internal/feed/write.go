@@ -33,9 +33,9 @@ type Document struct {
 	Base    string
 	Head    Head
 	Entries []Entry
-	// Created is the creation time of the document. If the head of an Atom feed has no date, the feed gets
-	// Created or the time of its latest entry, whichever is later. The zero time stands for 1970.
-	Created time.Time
+	// Changed is when something changed that no entry has a date of: the head, or an edited entry. The date of the
+	// document, which Atom requires, is not older than that and its entries. The zero time stands for 1970.
+	Changed time.Time
 	// Sanitise, unless it is nil, makes the content of an item safe for readers. Write calls it for converted
 	// items only; items in their own format are copied unchanged.
 	Sanitise func(*Meaning)

@@ -345,7 +345,7 @@ func TestWithdrawnEntriesSaySo(t *testing.T) {
 	}
 }
 
-// The date of an Atom feed is not older than that of its latest entry: the head in the log may be older.
+// The date of a feed is not older than that of its latest entry, or of its latest change: the head in the log may be older.
 func TestUpdatedIsNotOlderThanTheLatestEntry(t *testing.T) {
 	for head, want := range map[string]string{
 		"<updated>2024-01-01T00:00:00Z</updated>":                  "<updated>2024-05-02T00:00:00Z</updated>",
@@ -431,5 +431,24 @@ func TestNamespacesOfItemsDoNotMakeADocumentHuge(t *testing.T) {
 	out, err := Write(d, RSS)
 	if err != nil || len(out) > 3*doc.Len() {
 		t.Errorf("%d bytes become %d, %v", doc.Len(), len(out), err)
+	}
+}
+
+func TestTheDateOfAFeedIsNotOlderThanItsLatestChange(t *testing.T) {
+	for head, want := range map[string]string{
+		`<feed xmlns="http://www.w3.org/2005/Atom"><id>urn:f</id><title>T</title><updated>2024-01-01T00:00:00Z</updated></feed>`:     "<updated>2024-05-03T00:00:00Z</updated>",
+		`<feed xmlns="http://www.w3.org/2005/Atom"><id>urn:f</id><title>T</title></feed>`:                                            ">2024-05-03T00:00:00Z</updated>",
+		`<rss><channel><title>T</title><lastBuildDate>Mon, 01 Jan 2024 00:00:00 GMT</lastBuildDate></channel></rss>`:                 "<lastBuildDate>Fri, 03 May 2024 00:00:00 +0000</lastBuildDate>",
+		`<rss><channel><title>T</title><lastBuildDate>Sat, 01 Jun 2024 00:00:00 GMT</lastBuildDate></channel></rss>`:                 "<lastBuildDate>Sat, 01 Jun 2024 00:00:00 GMT</lastBuildDate>",
+		`<rss xmlns:dc="` + nsDC + `"><channel><title>T</title><dc:date>2024-01-01</dc:date><pubDate>then</pubDate></channel></rss>`: "<dc:date>2024-05-03T00:00:00Z</dc:date><pubDate>then</pubDate>",
+	} {
+		f, err := Parse([]byte(head), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &Document{URL: "http://here/", Head: f.Head, Changed: time.Date(2024, 5, 3, 2, 0, 0, 0, time.FixedZone("", 7200))}
+		if out, err := Write(d, f.Head.Format); err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %s, %v", head, out, err)
+		}
 	}
 }

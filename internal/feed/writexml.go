@@ -42,17 +42,18 @@ type edit struct {
 // splitHead returns the edited head before its items, and the part after them.
 func (w *xmlWriter) splitHead() (before, after []byte) {
 	var (
-		h           = w.head
-		edits       []edit
-		has         = map[string]bool{}
-		list        = 0 // where RSS 1.0's list of items goes
-		from        = 0
-		drop        = 0 // depth of the element that is dropped
-		outer       = 1
-		link        = 0 // depth of the link whose text is read
-		linkText    strings.Builder
-		updated     = 0 // depth of the date that is read
-		updatedText strings.Builder
+		h        = w.head
+		edits    []edit
+		has      = map[string]bool{}
+		list     = 0 // where RSS 1.0's list of items goes
+		from     = 0
+		drop     = 0 // depth of the element that is dropped
+		outer    = 1
+		link     = 0 // depth of the link whose text is read
+		linkText strings.Builder
+		date     = 0 // depth of the date that is read
+		dateText strings.Builder
+		layout   string
 	)
 	w.base = h.scope.base()
 	for v := walk(h.Raw, nil); v.step(); {
@@ -71,9 +72,9 @@ func (w *xmlWriter) splitHead() (before, after []byte) {
 			has[string(v.local)] = true
 			claim := isPublisher(v)
 			isLink := string(v.local) == "link"
-			if h.Format == Atom && v.uri == nsAtom && string(v.local) == "updated" && v.depth() == 2 && w.d.URL != "" {
-				updatedText.Reset()
-				updated, from = v.depth(), v.pos
+			if layout = dateLayout(v); layout != "" && w.d.URL != "" {
+				dateText.Reset()
+				date, from = v.depth(), v.pos
 			} else if rel := v.value("rel"); w.d.URL != "" && (claim || string(v.local) == "cloud" || isLink && (isSelfOrHub(rel) || !isSafeLink(v.value("href")))) {
 				drop, from = v.depth(), v.latest.start
 			} else if isLink {
@@ -87,14 +88,14 @@ func (w *xmlWriter) splitHead() (before, after []byte) {
 				edits = append(edits, edit{from, v.pos, ""})
 			}
 			link = 0
-		case updated > 0 && v.depth() == updated && !v.ends():
-			updatedText.WriteString(v.text())
-		case updated > 0 && v.depth() == updated: // the log does not repeat a head for its date alone
-			at, err := time.Parse(time.RFC3339, strings.TrimSpace(updatedText.String()))
-			if latest := w.latestEntry(); err == nil && at.Before(latest) {
-				edits = append(edits, edit{from, v.latest.start, latest.Format(time.RFC3339)})
+		case date > 0 && v.depth() == date && !v.ends():
+			dateText.WriteString(v.text())
+		case date > 0 && v.depth() == date: // the log does not repeat a head for its date alone
+			at := parseDate(dateText.String())
+			if latest := w.latestChange(); !at.IsZero() && at.Before(latest) {
+				edits = append(edits, edit{from, v.latest.start, latest.Format(layout)})
 			}
-			updated = 0
+			date = 0
 		case v.ends() && v.depth() == drop:
 			edits = append(edits, edit{from, v.pos, ""})
 			drop = 0
@@ -130,6 +131,17 @@ func (w *xmlWriter) splitHead() (before, after []byte) {
 		split()
 	}
 	return before, append(out, h.Raw[done:]...)
+}
+
+// dateLayout returns the layout of the date when a document last changed, if that is what starts; otherwise "".
+func dateLayout(v *walker) string {
+	switch name := string(v.local); {
+	case v.uri == nsAtom && name == "updated", v.uri == nsDC && name == "date":
+		return time.RFC3339
+	case name == "lastBuildDate":
+		return time.RFC1123Z
+	}
+	return ""
 }
 
 // isPublisher reports whether an element names the publisher of the feed.
@@ -173,18 +185,14 @@ func (w *xmlWriter) missingElements(has map[string]bool) string {
 		element("id", id)
 	}
 	if !has["updated"] {
-		latest := w.latestEntry()
-		if w.d.Created.After(latest) {
-			latest = w.d.Created.UTC()
-		}
-		element("updated", latest.Format(time.RFC3339))
+		element("updated", w.latestChange().Format(time.RFC3339))
 	}
 	return b.String()
 }
 
-// latestEntry returns the time of the last change of any entry, as far as known.
-func (w *xmlWriter) latestEntry() time.Time {
-	latest := time.Unix(0, 0).UTC()
+// latestChange returns the time of the last change of the document or of any entry, as far as known.
+func (w *xmlWriter) latestChange() time.Time {
+	latest := firstDate(w.d.Changed)
 	for i := range w.d.Entries {
 		e := &w.d.Entries[i]
 		if m := e.meaning(""); e.date(&m).After(latest) {
