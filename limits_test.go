@@ -94,6 +94,7 @@ var limits = []struct {
 		{"internal/feed", "maxGrowth:B maxDocumentGrowth:B", "how much longer an item and a document become by absolute addresses, beyond their own size", "further addresses stay as they are written"},
 		{"internal/feed", "maxOPML:B maxOutlines maxUnread", "an OPML document; its outlines; its lines that cannot be read", "refused"},
 		{"difference", "MaxPublication:B", "an item with its publisher's envelope", "refused with a reason; readers get the item by polling"},
+		{"difference", "maxAlone", "titles and other heads of a feed that are told in a row without an item", "the next one waits for an item"},
 		{"difference", "MaxFormer MaxWitnesses", "former keys in a pin; owners' statements in a pin", "the oldest keys are forgotten; further statements are left out"},
 		{"difference/page", "maxReturns calmChecks calmTime", "places of lines of one page that came or went lately; checks, and time, after which a line is forgotten", "further lines that come and go are told each time; the next time counts as the first again"},
 		{"internal/markup", "MaxAttributes", "attributes of one tag", "further ones are not read"},

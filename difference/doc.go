@@ -18,6 +18,9 @@
 // item that has only other numbers is reported until most items of the feed have been
 // reported with other numbers once (change.go).
 //
+// A head is told when readers show something else of it: a title, not a build date. Its
+// versions are kept as those of an item are (heads.go).
+//
 // Some documents give one id to several items. The identity of such an item has as many
 // qualifiers as its document needs, and this number changes when another of these items
 // comes or goes. Recognise finds the identity by which the item is known.
