@@ -71,10 +71,10 @@ func (k *Known) learnCounters(f *feed.Feed) {
 	k.counting = k.counting || n >= minCounting && 2*n > len(f.Items)
 }
 
-// Sight records which items of a document, and whether its head, are shown in an earlier version than the latest one in the log. An item
-// that is shown in its latest version again was one of a replica that lags. An earlier version that has not been seen
-// for longer than gap begins anew, because the origin may have shown the latest one meanwhile. Sight also records which
-// items are missing.
+// Sight records which items of a document are shown in an earlier version than the latest one in the log, and whether
+// its head is. An item that is shown in its latest version again was one of a replica that lags. An earlier version that
+// has not been seen for longer than gap begins anew, because the origin may have shown the latest one meanwhile. Sight
+// also records which items are missing.
 func (k *Known) Sight(f *feed.Feed, gap time.Duration, now time.Time) {
 	k.sight(f, gap, now)
 	for id, hash := range versionsOf(f) {

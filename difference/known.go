@@ -35,7 +35,7 @@ type Known struct {
 	fingerprints map[shortID]fingerprint
 	seen         uint64    // number of items seen so far; the age of fingerprints
 	head         feed.Hash // of the latest head
-	alone        int       // see learnHead
+	alone        int       // see addHead
 	title        feed.Hash
 	hosts        [2]string            // see hostsOf
 	page         page.Tracker         // of the channel of a page
