@@ -120,7 +120,7 @@ func checkFeed(t testing.TB, name string, f *Feed) {
 	}
 	if h, err := ReadHead(f.Head.Format, f.Head.Raw); err != nil {
 		t.Errorf("%s: its head by itself: %v\n%s", name, err, f.Head.Raw)
-	} else if h.Hash() != f.Head.Hash() || h.ItemsAt != f.Head.ItemsAt {
+	} else if h.Hash() != f.Head.Hash() || h.Shown() != f.Head.Shown() || h.ItemsAt != f.Head.ItemsAt {
 		t.Errorf("%s: its head by itself is another", name)
 	}
 	d := &Document{URL: "http://127.0.0.1/x", Base: "https://example.org/feed", Head: f.Head, Entries: entries}
