@@ -69,6 +69,7 @@ type privateFeed struct {
 	asked       time.Time
 	localOrigin bool // the origin has a private address
 	trial       bool // subscribed to only if the first poll succeeds
+	changing    bool // new headers are being tried; they are stored if the next poll succeeds
 	unsaved     bool // the file lacks the outcome of the last poll
 	version     uint64
 	changed     chan struct{} // closed by the next answer
@@ -138,7 +139,7 @@ func (p *privateFeeds) SubscribePrivately(ctx context.Context, q proxy.PrivateFe
 	if err != nil {
 		return done, err
 	}
-	t, err := p.open(q.Address, headers)
+	t, err := p.open(q.Address, headers, q.Later)
 	if err != nil {
 		return done, err
 	}
@@ -156,7 +157,7 @@ func (p *privateFeeds) SubscribePrivately(ctx context.Context, q proxy.PrivateFe
 		return proxy.SubscribeMessage{}, err
 	}
 	p.mu.Lock()
-	f.trial = false
+	f.trial, f.changing = false, false
 	f.describe(q.Description)
 	done.URL, done.ReadURL, done.Already, done.Private = f.Name, proxy.PrivateReadPath(f.Token), !t.added, true
 	p.mu.Unlock()
@@ -177,12 +178,13 @@ type trial struct {
 }
 
 // open returns the private feed with an address, a new one on trial if there is none, and sets its headers. If it is
-// new, has new headers or fails, it is polled at once.
-func (p *privateFeeds) open(address string, headers map[string]string) (t trial, err error) {
+// new, has new headers or fails, it is polled at once. A feed whose subscription is only to be kept keeps its headers:
+// those of a list may be old.
+func (p *privateFeeds) open(address string, headers map[string]string, keep bool) (t trial, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := p.find(address)
-	if f != nil && f.trial {
+	if f != nil && (f.trial || f.changing) {
 		return t, fmt.Errorf("subscribe to %s: %w: another request does so", f.Name, proxy.ErrBusy)
 	}
 	var canonical, user, password string
@@ -197,10 +199,11 @@ func (p *privateFeeds) open(address string, headers map[string]string) (t trial,
 	switch {
 	case f != nil:
 		t.feed = f
-		if len(headers) > 0 && !maps.Equal(headers, f.Headers) {
-			t.replaced, f.Headers = f.Headers, headers
-			delete(p.polled, f.poll) // its answer would be about the old headers
-			f.poll = 0
+		if merged := mergeHeaders(f.Headers, headers); !keep && !maps.Equal(merged, f.Headers) {
+			t.replaced, f.Headers, f.changing = f.Headers, merged, true
+			delete(p.polled, f.poll) // its answer would be about the old headers, and so is the state
+			f.poll, f.NoAccess = 0, false
+			f.State = corona.State{Kind: coronapb.State_NEW, Since: time.Now(), Polled: f.State.Polled}
 		}
 		if t.replaced != nil || f.State.Kind != coronapb.State_OK && f.State.Kind != coronapb.State_LIMITED {
 			t.answered = f.changed
@@ -217,7 +220,7 @@ func (p *privateFeeds) open(address string, headers map[string]string) (t trial,
 		return t, kindError{proxy.ErrForbidden, errors.New("the node follows this address as a shared feed already, so other nodes know it: unsubscribe from it first, and get a new token from the web server if the address has one")}
 	}
 	f = &privateFeed{trial: true, changed: make(chan struct{})}
-	f.URL, f.User, f.Headers, f.Added = canonical, user, headers, time.Now()
+	f.URL, f.User, f.Headers, f.Added = canonical, user, mergeHeaders(nil, headers), time.Now()
 	f.State = corona.State{Kind: coronapb.State_NEW, Since: f.Added, Next: f.Added}
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -260,6 +263,15 @@ func checkHeaders(headers map[string]string) (map[string]string, error) {
 	return checked, nil
 }
 
+// mergeHeaders returns the headers of a feed after some of them were given anew. An empty one is removed.
+func mergeHeaders(old, given map[string]string) map[string]string {
+	merged := map[string]string{}
+	maps.Copy(merged, old)
+	maps.Copy(merged, given)
+	maps.DeleteFunc(merged, func(_, value string) bool { return value == "" })
+	return merged
+}
+
 // describe adds what the user says.
 func (f *privateFeed) describe(d proxy.Description) {
 	if d.Tags != nil {
@@ -284,7 +296,7 @@ func (p *privateFeeds) verdict(t trial) (warning string, err error) {
 	case coronapb.State_OK:
 		return "", nil
 	case coronapb.State_NEW:
-		return "no answer yet", nil
+		return strings.TrimSuffix("no answer yet: "+f.State.Why, ": "), nil
 	case coronapb.State_NOT_A_FEED, coronapb.State_BROKEN, coronapb.State_TOO_LARGE:
 		kind = proxy.ErrNotFeed
 	case coronapb.State_MISSING:
@@ -313,7 +325,7 @@ func (p *privateFeeds) undo(t trial) {
 	case t.added:
 		p.drop(t.feed)
 	case t.replaced != nil:
-		t.feed.Headers, t.feed.State.Next = t.replaced, time.Now()
+		t.feed.Headers, t.feed.State.Next, t.feed.changing = t.replaced, time.Now(), false
 		p.signal()
 	}
 }

@@ -222,16 +222,20 @@ func TestPrivatePollsArePolite(t *testing.T) {
 }
 
 func TestPrivateFeedsOfALimitedDomainWait(t *testing.T) {
-	b := newPrivateBench(t, t.TempDir())
 	const other = "https://www.example.org/other"
-	b.answers[privateURL], b.answers[other] = rss("1", "one"), rss("1", "one")
-	f, g := b.mustSubscribe(privateURL), b.mustSubscribe(other)
-	b.answers[privateURL] = env.Answer{Status: 429, RetryAfter: 10 * time.Hour}
-	b.poll(f)
-	n := len(b.requests)
-	b.poll(g)
-	if len(b.requests) != n || time.Until(g.State.Next) < 9*time.Hour || !strings.Contains(g.State.Why, "example.org asks for fewer") {
-		t.Errorf("%d more requests, the next in %v: %s", len(b.requests)-n, time.Until(g.State.Next), g.State.Why)
+	for _, local := range []bool{false, true} { // origins with private addresses may ask for fewer requests, too
+		b := newPrivateBench(t, t.TempDir())
+		a := rss("1", "one")
+		a.Private = local
+		b.answers[privateURL], b.answers[other] = a, a
+		f, g := b.mustSubscribe(privateURL), b.mustSubscribe(other)
+		b.answers[privateURL] = env.Answer{Status: 429, RetryAfter: 10 * time.Hour, Private: local}
+		b.poll(f)
+		n := len(b.requests)
+		b.poll(g)
+		if len(b.requests) != n || time.Until(g.State.Next) < 9*time.Hour || !strings.Contains(g.State.Why, "example.org asks for fewer") {
+			t.Errorf("local %v: %d more requests, the next in %v: %s", local, len(b.requests)-n, time.Until(g.State.Next), g.State.Why)
+		}
 	}
 }
 

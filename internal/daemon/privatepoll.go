@@ -78,10 +78,9 @@ func (p *privateFeeds) pollDue(now time.Time) (next time.Time) {
 			continue
 		}
 		domain, _ := corona.Origin(f.URL)
-		if until := p.limited[domain]; until.After(now) && !f.localOrigin && !f.trial {
-			if until.After(f.State.Next) {
-				f.State.Next, f.State.Why = until.Add(rand.N(f.interval/4+1)), domain+" asks for fewer requests"
-			}
+		if until := p.limited[domain]; until.After(now) && !f.trial && until.After(f.State.Next) {
+			f.wait(until, domain)
+			p.wakeReaders(f)
 		}
 		if f.State.Next.After(now) {
 			if f.State.Next.Before(next) {
@@ -120,13 +119,17 @@ func (f *privateFeed) plan(at time.Time, why string) {
 	f.State.Next, f.State.Why = at, why
 }
 
+// wait plans the next poll for when a domain that asks for fewer requests can be asked again.
+func (f *privateFeed) wait(until time.Time, domain string) {
+	f.State.Next, f.State.Why = until.Add(rand.N(f.interval/4+1)), domain+" asks for fewer requests"
+}
+
 // answered takes the answer to a poll. The fetcher calls it from goroutines of its own.
 func (p *privateFeeds) answered(h env.Handle, a env.Answer) {
 	p.answer.Lock()
 	defer p.answer.Unlock()
 	p.mu.Lock()
 	f := p.polled[h]
-	delete(p.polled, h)
 	p.mu.Unlock()
 	if f == nil {
 		return
@@ -136,26 +139,42 @@ func (p *privateFeeds) answered(h env.Handle, a env.Answer) {
 	if a.Status == http.StatusOK && len(a.Body) > 0 {
 		doc, err = corona.ReadFeed(a.FinalURL, a)
 	}
-	state := corona.Classify(a, doc, err)
-	now := time.Now()
-	p.mu.Lock()
-	f.poll = 0
-	save := p.take(f, a, doc, state, now) && !f.trial
-	p.touch(f)
-	p.wakeReaders(f)
-	p.mu.Unlock()
-	if save {
+	if p.conclude(h, a, doc, corona.Classify(a, doc, err), time.Now()) {
 		_ = p.store(f) // which logs the error; the items are shown, and stored by the next poll that has news
 	}
 	p.signal()
 }
 
-// take takes an answer, and reports whether the file of the feed has to be written. The caller holds the mutex.
-func (p *privateFeeds) take(f *privateFeed, a env.Answer, doc *feed.Feed, state corona.State, now time.Time) (news bool) {
-	if a.Err == env.ErrBusy { // the origin was not asked
-		f.plan(now.Add(rand.N(time.Minute)), "waiting for other requests to its host")
+// conclude ends a poll with its answer, and reports whether the file of its feed has to be written. The poll may have
+// been given up while the answer was read, because the feed has other headers now. If the origin was not asked, readers
+// who wait for the answer go on waiting for the next poll, unless that is far away.
+func (p *privateFeeds) conclude(h env.Handle, a env.Answer, doc *feed.Feed, state corona.State, now time.Time) (save bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := p.polled[h]
+	if f == nil {
 		return false
 	}
+	delete(p.polled, h)
+	f.poll = 0
+	switch domain, _ := corona.Origin(f.URL); {
+	case a.Err != env.ErrBusy:
+		save = p.take(f, a, doc, state, now) && !f.trial && !f.changing
+	case a.RetryAfter <= 0:
+		f.plan(now.Add(rand.N(time.Minute)), "waiting for other requests to its host")
+		return false
+	default:
+		p.limit(domain, now.Add(a.RetryAfter), now)
+		f.wait(now.Add(a.RetryAfter), domain)
+	}
+	p.touch(f)
+	p.wakeReaders(f)
+	return save
+}
+
+// take takes the answer of an origin, and reports whether the file of the feed has to be written. The caller holds the
+// mutex.
+func (p *privateFeeds) take(f *privateFeed, a env.Answer, doc *feed.Feed, state corona.State, now time.Time) (news bool) {
 	f.unsaved = true
 	f.localOrigin = a.Private || a.Err != "" && f.localOrigin
 	state.Polled, state.Since, state.Next, state.Why = now, now, f.State.Next, f.State.Why
