@@ -147,7 +147,8 @@ var limits = []struct {
 	{"Disk and local interface", []limit{
 		{"internal/store", "secondSlack:B maxMapped:B", "growth of the second copy of subscriptions beyond twice its size; bytes mapped by reading", "the copy is rewritten; pages are released"},
 		{"internal/daemon", "maxInFlight", "signed items of one feed on their way", "the next request waits; requests are served in order"},
-		{"internal/daemon", "maxPrivateFeeds maxPrivateBytes:B maxPrivateHeaders", "private feeds of a node; items of one; headers of one", "subscribing fails; old items that its document no longer shows are dropped; subscribing fails"},
+		{"internal/daemon", "maxPrivateFeeds maxPrivateBytes:B maxAllPrivateBytes:B", "private feeds of a node; items of one; items of all", "subscribing fails; the last items are left out, first those that the document no longer shows, and `doctor` reports it"},
+		{"internal/daemon", "maxPrivateHeaders maxPrivateHeaderBytes:B", "headers of a private feed; their size together", "subscribing fails"},
 		{"internal/fetch", "maxRedirects maxRobots:B maxHeaders:B", "redirects of one fetch; a robots.txt; response headers", "a classified error with an explanation"},
 		{"internal/fetch", "defaultHold maxHold", "time for which a host that asks for fewer requests gets none, if it does not say for how long; longest time", "requests are answered at once with the time that is left"},
 		{"internal/fetch", "maxCookies:B", "cookies sent back within one fetch", "none are sent"},

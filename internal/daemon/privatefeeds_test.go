@@ -163,14 +163,14 @@ func TestPrivateItemsAreForgotten(t *testing.T) {
 		}
 		return f
 	}
-	c.take(document(1, 300), now.Add(-2*keepPrivateTime))
-	c.take(document(301, 310), now)
+	c.take(document(1, 300), now.Add(-2*keepPrivateTime), maxPrivateBytes)
+	c.take(document(301, 310), now, maxPrivateBytes)
 	if len(c.entries) != 10+keepPrivateItems {
 		t.Errorf("%d items are kept, not %d and %d old ones", len(c.entries), 10, keepPrivateItems)
 	}
 	c = privateContents{}
-	c.take(document(1, 300), now)
-	c.take(document(301, 310), now)
+	c.take(document(1, 300), now, maxPrivateBytes)
+	c.take(document(301, 310), now, maxPrivateBytes)
 	if len(c.entries) != 310 {
 		t.Errorf("%d of 310 new items are kept", len(c.entries))
 	}
@@ -181,7 +181,7 @@ func TestPrivateItemsAreForgotten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.take(f, now)
+		c.take(f, now, maxPrivateBytes)
 	}
 	size := 0
 	for _, e := range c.entries {

@@ -26,8 +26,8 @@ const privateFolder = "private"
 const (
 	privateFileEnd = ".json"
 	damagedFileEnd = ".damaged"
-	// maxPrivateFile bounds the file of a private feed in bytes: items of maxPrivateBytes in base64, with their
-	// scopes. A larger file is damaged.
+	// maxPrivateFile bounds the file of a private feed in bytes: items of maxPrivateBytes, see privateSize, and up to
+	// 4,000 times 200 bytes beside them. A larger file is damaged.
 	maxPrivateFile = 2*maxPrivateBytes + 4<<20
 )
 
@@ -92,11 +92,11 @@ func (p *privateFeeds) store(f *privateFeed) error {
 		file.Items = append(file.Items, privateItem{e.Item.Format, e.Item.Raw, e.Item.Scope, e.Item.Qualifiers, e.Arrived})
 	}
 	path, name, dropped := p.path(f), f.Name, p.byName[f.Name] != f
-	b, err := json.Marshal(file)
-	p.mu.Unlock()
+	p.mu.Unlock() // what the record points to is replaced, and never changed
 	if dropped {
 		return nil
 	}
+	b, err := json.Marshal(file)
 	if err == nil {
 		err = os.MkdirAll(p.dir, 0o700)
 	}
@@ -196,6 +196,7 @@ func decodePrivateFile(b []byte) (*privateFeed, error) {
 			return nil, err
 		}
 		f.contents.entries = append(f.contents.entries, feed.Entry{Item: it, Arrived: i.Arrived})
+		f.contents.size += privateSize(&it)
 	}
 	for _, e := range slices.Backward(f.contents.entries) { // the first one is the newest
 		d.Changes = append(d.Changes, difference.Change{Item: e.Item})
@@ -217,6 +218,15 @@ func (p *privateFeeds) findings() (findings []proxy.Finding) {
 			What:  "the file of a private feed was damaged and set aside: " + path,
 			Do:    "subscribe to the feed again and give your reader its new address, or restore the file from a backup without the ending " + damagedFileEnd + " and start the node again; then delete the damaged file",
 		})
+	}
+	for _, f := range p.byName {
+		if f.contents.cut {
+			findings = append(findings, proxy.Finding{
+				Level: levelNote,
+				What:  fmt.Sprintf("%s: its last items are left out, because private feeds may take %d MiB together, and one %d MiB", f.Name, maxAllPrivateBytes>>20, maxPrivateBytes>>20),
+				Do:    "unsubscribe from private feeds that you do not read",
+			})
+		}
 	}
 	return findings
 }

@@ -212,7 +212,13 @@ func (p *privateFeeds) take(f *privateFeed, a env.Answer, doc *feed.Feed, state 
 		return changed
 	}
 	f.ETag, f.LastModified, f.ValidatedURL = a.ETag, a.LastModified, a.FinalURL
-	return f.contents.take(doc, now) || changed
+	others := 0
+	for _, g := range p.byName {
+		if g != f {
+			others += g.contents.size
+		}
+	}
+	return f.contents.take(doc, now, min(maxPrivateBytes, maxAllPrivateBytes-others)) || changed
 }
 
 // limit notes that a domain asks for fewer requests, and forgets those that do no more.
@@ -261,6 +267,8 @@ type privateContents struct {
 	known     difference.Known
 	head      *feed.Head
 	entries   []feed.Entry // in the order of documents, new ones first in most feeds
+	size      int          // of the entries, in bytes
+	cut       bool         // items of the last document are left out, because of the size
 	suspicion time.Time    // since when documents look like another feed; zero: they do not
 }
 
@@ -270,12 +278,15 @@ const (
 	keepPrivateItems = 200
 	keepPrivateTime  = 7 * 24 * time.Hour
 	// maxPrivateBytes bounds the items of a private feed, in bytes: those of the largest document and some older
-	// ones. Beyond it the last items that no document shows any more are dropped.
+	// ones. Beyond it the last items are dropped, first those that no document shows any more.
 	maxPrivateBytes = feed.MaxDocument + feed.MaxDocument/2
+	// maxAllPrivateBytes bounds the items of all private feeds together, which are kept in memory: 1 MiB for each
+	// of maxPrivateFeeds, several times what most feeds have. A feed keeps what the others leave.
+	maxAllPrivateBytes = maxPrivateFeeds << 20
 )
 
-// take takes what is new in a document, and reports whether anything is.
-func (c *privateContents) take(doc *feed.Feed, now time.Time) (news bool) {
+// take takes what is new in a document, and reports whether anything is. The entries then have at most limit bytes.
+func (c *privateContents) take(doc *feed.Feed, now time.Time, limit int) (news bool) {
 	c.known.Recognise(doc)
 	d := c.known.Diff(doc)
 	changed := c.head == nil || c.head.Hash() != doc.Head.Hash() // costs no entry in a log, so it does not wait
@@ -291,7 +302,7 @@ func (c *privateContents) take(doc *feed.Feed, now time.Time) (news bool) {
 	}
 	c.known.Add(d)
 	c.known.Touch(doc)
-	c.forget(doc, now)
+	c.forget(doc, now, limit)
 	return changed || len(d.Changes) > 0
 }
 
@@ -319,28 +330,43 @@ func (c *privateContents) index(id feed.ID) int {
 	return -1
 }
 
-// forget drops old items that the document does not show.
-func (c *privateContents) forget(doc *feed.Feed, now time.Time) {
+// forget drops old items that the document does not show, and the last ones beyond the limit.
+func (c *privateContents) forget(doc *feed.Feed, now time.Time, limit int) {
 	shown := map[feed.ID]bool{}
 	for _, it := range doc.Items {
 		shown[it.ID] = true
 	}
-	kept, older, size := c.entries[:0:0], 0, 0
+	size, whole := 0, len(shown)
 	for _, e := range c.entries {
 		if shown[e.Item.ID] {
-			size += len(e.Item.Raw)
+			if size += privateSize(&e.Item); size > limit {
+				delete(shown, e.Item.ID)
+			}
 		}
 	}
+	kept, older := c.entries[:0:0], 0
+	c.size, c.cut = 0, len(shown) < whole
 	for _, e := range c.entries {
 		if !shown[e.Item.ID] {
 			older++
-			if size += len(e.Item.Raw); size > maxPrivateBytes || older > keepPrivateItems && now.Sub(e.Arrived) > keepPrivateTime || older > feed.MaxItems {
+			if size += privateSize(&e.Item); size > limit || older > keepPrivateItems && now.Sub(e.Arrived) > keepPrivateTime || older > feed.MaxItems {
 				continue
 			}
 		}
 		kept = append(kept, e)
+		c.size += privateSize(&e.Item)
 	}
 	c.entries = kept
+}
+
+// privateSize returns the size of an item. Twice as much room suffices in a file for its bytes in base64, and for the
+// names of its scope with all their characters escaped.
+func privateSize(it *feed.Item) (size int) {
+	size = len(it.Raw)
+	for _, b := range it.Scope {
+		size += 3*(len(b.Prefix)+len(b.URI)) + 16
+	}
+	return size
 }
 
 // newest returns when the newest item arrived; zero: there is none.
