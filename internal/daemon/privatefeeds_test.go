@@ -305,12 +305,50 @@ func TestPrivateSecretsAreHidden(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := b.byName[done.URL]
-	for _, secret := range []string{address, "key=geheim%20key&x=1", "geheim key", "geheim-path-0123456789", "geheim-pass", "ann:geheim-pass", "YW5uOmdlaGVpbS1wYXNz", "geheim-cookie", "Bearer geheim-word", "geheim-word"} {
+	for _, secret := range []string{strings.TrimPrefix(address, "https://"), "key=geheim%20key&x=1", "geheim%20key", "geheim key", "geheim-path-0123456789", "geheim-pass", "ann:geheim-pass", "YW5uOmdlaGVpbS1wYXNz", "geheim-cookie", "Bearer geheim-word", "geheim-word"} {
 		b.answers[address] = env.Answer{Err: env.ErrBroken, Message: "the feed does not understand (" + secret + ")"}
 		b.poll(f)
 		if got := b.list()[0].Error; got != "the feed does not understand (…)" {
 			t.Errorf("%s: the error is %s", secret, got)
 		}
+	}
+}
+
+// An address in the words about a failure is cut behind its host, whatever its scheme and however short its parts are.
+func TestPrivateFailuresNameHostsOnly(t *testing.T) {
+	for _, address := range []string{"https://example.org/feeds/g3heim", "https://example.org/u/g3heim/feed?x=1", "https://example.org/f?a=b&g3heim", "https://example.org/f?a=b%2Bg3heim&c"} {
+		plain := strings.Replace(address, "https:", "http:", 1)
+		for text, want := range map[string]string{
+			"it redirects to " + address + ": subscribe to " + plain: "it redirects to https://example.org/…: subscribe to http://example.org/…",
+			"(https://login.example/?from=g3heim)":                   "(https://login.example/…)",
+			"it redirects to https://login.example.":                 "it redirects to https://login.example.",
+			"no https:/%zz":                                          "no …",
+		} {
+			b := newPrivateBench(t, t.TempDir())
+			b.answers[address] = rss("1", "one")
+			f := b.mustSubscribe(address)
+			b.answers[address] = env.Answer{Err: env.ErrRedirect, Message: text}
+			b.poll(f)
+			if got := b.list()[0].Error; got != want {
+				t.Errorf("%s: the error is %q", address, got)
+			}
+		}
+	}
+}
+
+// The user's title and site are shown, else those of the feed: as text, absolute, and without its secrets.
+func TestPrivateTitles(t *testing.T) {
+	b := newPrivateBench(t, t.TempDir())
+	b.answers[privateURL] = env.Answer{Status: 200, Body: []byte(`<rss version="2.0"><channel><title>&lt;b&gt;News&lt;/b&gt; of ` + privateURL + `</title><link>/about?geheim-key</link><description/><item><guid>1</guid><title>one</title></item></channel></rss>`)}
+	f := b.mustSubscribe(privateURL)
+	if c := b.list()[0]; c.Title != "News of https://…" || c.Site != "https://example.org/about?…" {
+		t.Errorf("the title is %q, and the site %q", c.Title, c.Site)
+	}
+	if err := b.describe(f.Name, proxy.Description{Title: "My own name", Site: "https://my.example/"}); err != nil {
+		t.Fatal(err)
+	}
+	if c := b.list()[0]; c.Title != "My own name" || c.Site != "https://my.example/" {
+		t.Errorf("the user's title is %q, and the site %q", c.Title, c.Site)
 	}
 }
 

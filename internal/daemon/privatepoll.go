@@ -244,11 +244,12 @@ func (f *privateFeed) suspicious(doc *feed.Feed, now time.Time) string {
 
 // failure says in words why a poll failed, without the secret parts of the feed.
 func (p *privateFeeds) failure(f *privateFeed, a env.Answer, detail string) string {
+	detail = f.hide(withoutPaths(detail))
 	from, errFrom := url.Parse(f.URL)
 	to, errTo := url.Parse(a.FinalURL)
 	switch left := errFrom == nil && errTo == nil && a.FinalURL != "" && (from.Scheme != to.Scheme || from.Host != to.Host); {
 	case left && len(f.Headers) > 0 && a.Err == "":
-		return fmt.Sprintf("%s: the web server redirects to %s://%s, which does not get the password or the headers; if the feed is there, subscribe to its address there", f.hide(detail), to.Scheme, to.Host)
+		return fmt.Sprintf("%s: the web server redirects to %s://%s, which does not get the password or the headers; if the feed is there, subscribe to its address there", detail, to.Scheme, to.Host)
 	case f.NoAccess && f.User != "":
 		return fmt.Sprintf("the web server does not accept the user name and the password (%d)", a.Status)
 	case f.NoAccess && len(f.Headers) > 0:
@@ -259,7 +260,7 @@ func (p *privateFeeds) failure(f *privateFeed, a env.Answer, detail string) stri
 	if a.Err == env.ErrRefused && !p.allowPrivate {
 		detail += "; " + allowPrivateRemedy
 	}
-	return f.hide(detail)
+	return detail
 }
 
 // privateContents are the items of a private feed that readers see.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tidings/corona/coronapb"
+	"tidings/feedtree"
 	"tidings/internal/feed"
 	"tidings/proxy"
 )
@@ -97,10 +98,8 @@ func (p *privateFeeds) list() (channels []proxy.Channel) {
 			Items: len(f.contents.entries), Newest: proxy.OptionalTime(f.contents.newest()), Tags: f.Tags,
 		}
 		if h := f.contents.head; h != nil {
-			c.Title, c.Provenance = cmp.Or(h.Title, f.Title), "single"
-			if h.Link != "" {
-				c.Site = f.hide(h.Link)
-			}
+			c.Title, c.Site = cmp.Or(f.Title, f.hide(feed.PlainTitle(h.Title))), cmp.Or(f.Site, f.hide(feed.AbsoluteLink(f.base(), h.Link)))
+			c.Provenance = feedtree.Single
 		}
 		if c.Failing() {
 			c.Do = f.remedy()
@@ -134,6 +133,22 @@ func (f *privateFeed) host() string {
 // contain words of the origin, and minSecretPath that of a part of a path. Shorter ones occur in any text.
 const minSecret, minSecretPath = 4, 16
 
+// withoutPaths cuts the addresses in a text behind their hosts. An origin may have been asked for them, or may have named
+// them, and any part of them may be secret.
+func withoutPaths(text string) string {
+	return address.ReplaceAllStringFunc(text, func(found string) string {
+		whole := strings.TrimRight(found, addressEnd)
+		u, err := url.Parse(whole)
+		switch {
+		case err != nil || u.Host == "":
+			return "…"
+		case u.RequestURI() == "/" && u.Fragment == "":
+			return u.Scheme + "://" + u.Host + found[len(whole):]
+		}
+		return u.Scheme + "://" + u.Host + "/…" + found[len(whole):]
+	})
+}
+
 // hide removes the secret parts of a feed from a text that may contain words of the origin.
 func (f *privateFeed) hide(text string) string {
 	var secrets []string
@@ -144,11 +159,16 @@ func (f *privateFeed) hide(text string) string {
 			}
 		}
 	}
-	add(f.URL)
 	if u, err := url.Parse(f.URL); err == nil {
+		if u.RequestURI() != "/" {
+			add(strings.TrimPrefix(f.URL, u.Scheme+"://")) // another scheme does not make it another secret
+		}
 		add(u.RawQuery)
-		for _, values := range u.Query() {
-			add(values...)
+		for pair := range strings.SplitSeq(u.RawQuery, "&") {
+			key, value, _ := strings.Cut(pair, "=")
+			value = cmp.Or(value, key)
+			plain, _ := url.QueryUnescape(value) // empty if it is not valid
+			add(value, plain)
 		}
 		for part := range strings.SplitSeq(u.EscapedPath(), "/") {
 			if len(part) >= minSecretPath {

@@ -19,6 +19,9 @@ import (
 // address matches the addresses in a text, up to white space or a character that cannot be part of one.
 var address = regexp.MustCompile(`(?i)(?:page\+)?(?:https?|feed):[/\\]{1,2}[^\s"<>]+`)
 
+// addressEnd is the punctuation that may follow an address in a text.
+const addressEnd = `.,:;!?)]}'`
+
 // hashDigits is the number of hexadecimal digits shown of the hash of an address: enough to tell apart the
 // feeds of one node.
 const hashDigits = 8
@@ -26,7 +29,7 @@ const hashDigits = 8
 // redact replaces the addresses in a text.
 func redact(text string) string {
 	return address.ReplaceAllStringFunc(text, func(found string) string {
-		whole := strings.TrimRight(found, `.,:;!?)]}'`) // punctuation after the address
+		whole := strings.TrimRight(found, addressEnd)
 		sum := sha256.Sum256([]byte(whole))
 		host := "address"
 		if u, err := url.Parse(strings.TrimPrefix(whole, "page+")); err == nil && u.Host != "" {
