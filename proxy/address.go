@@ -181,6 +181,9 @@ func (s *Server) resolveAddress(r *http.Request, raw string) (string, error) {
 	if name, ok := s.findPrivate(raw); ok {
 		return name, nil
 	}
+	if err := s.checkPrivateName(r, raw); err != nil {
+		return "", err
+	}
 	if !strings.Contains(raw, "://") && !isAddress(raw) && !hasScheme(raw) {
 		document, isPage := feed.DocumentURL(raw)
 		if document = "https://" + document; isLocalAddress(document) {

@@ -58,6 +58,21 @@ func (s *Server) findPrivate(address string) (name string, ok bool) {
 	return s.config.Private.FindPrivate(address)
 }
 
+// checkPrivateName returns an error if a person means a private feed, by its name or its path at this server, and there
+// is none. raw is not one that findPrivate knows.
+func (s *Server) checkPrivateName(r *http.Request, raw string) error {
+	rest := raw
+	if address, err := feed.Canonical(raw); err == nil {
+		if own, ok := s.cutOwn(r, address); ok {
+			rest = own
+		}
+	}
+	if s.config.Private != nil && (strings.HasPrefix(raw, PrivateName) || strings.HasPrefix(rest, privatePath)) {
+		return refuse(http.StatusNotFound, "no private feed has this name or address, or several have: tidings list shows their names")
+	}
+	return nil
+}
+
 // isPrivate reports whether a request to subscribe asks for a private feed. An address that holds a secret always
 // does.
 func (s *Server) isPrivate(q SubscribeMessage) bool {
@@ -87,6 +102,8 @@ func (s *Server) subscribePrivately(r *http.Request, p PrivateFeed) (SubscribeMe
 	p.Address = strings.TrimSpace(p.Address)
 	if name, ok := s.findPrivate(p.Address); ok && !hasCredentials(p.Address) {
 		p.Address = name
+	} else if err := s.checkPrivateName(r, p.Address); err != nil {
+		return SubscribeMessage{}, err
 	} else if _, isPage := feed.DocumentURL(p.Address); isPage {
 		return SubscribeMessage{}, refuse(http.StatusBadRequest, "a page cannot be private, only a feed can")
 	} else if !strings.Contains(p.Address, "://") && !isAddress(p.Address) {

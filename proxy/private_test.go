@@ -154,3 +154,25 @@ func TestImportedPasswordsBecomePrivate(t *testing.T) {
 		t.Errorf("%+v", result)
 	}
 }
+
+// A name that no private feed has, or that several have, is said to be one, and so is a name where a key is needed.
+func TestNamesOfPrivateFeedsThatLeadNowhere(t *testing.T) {
+	b, _ := newPrivateServer(t)
+	b.call("POST", "subscribe", `{"url":"https://ann:geheim@h.example/a"}`, new(SubscribeMessage))
+	for _, c := range []struct{ call, address, say string }{
+		{"subscribe", "private:h.example/87654321", "no private feed has this name"},
+		{"subscribe", "http://" + host + PrivateReadPath(privateToken[1:]+"0"), "tidings list shows their names"},
+		{"unsubscribe", "private:h.example/87654321", "no private feed has this name"},
+		{"unsubscribe", "private:h.example", "or several have"},
+		{"unsubscribe", "http://" + host + PrivateReadPath("0"), "no private feed has this name"},
+		{"unsubscribe", PrivateReadPath("0"), "no private feed has this name"},
+		{"trust", "private:h.example/87654321", "no private feed has this name"},
+		{"trust", privateName, "has no key"},
+		{"publisher", privateName, "has no key"},
+	} {
+		var got ErrorResponse
+		if status := b.call("POST", c.call, `{"url":"`+c.address+`"}`, &got); status != 404 && status != 400 || !strings.Contains(got.Error, c.say) {
+			t.Errorf("%s %s: %d %s", c.call, c.address, status, got.Error)
+		}
+	}
+}

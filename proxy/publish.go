@@ -176,7 +176,7 @@ func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error)
 	case !hasToken:
 		return nil, refuse(http.StatusUnauthorized, "the token for publishing is missing or wrong: send the content of publish.token in the node's data directory as Authorization: Bearer …")
 	}
-	address, err := s.resolveAddress(r, draft.URL)
+	address, err := signable(s.resolveAddress(r, draft.URL))
 	if err != nil {
 		return nil, err
 	}
@@ -201,8 +201,16 @@ func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error)
 	return written, err
 }
 
+// signable refuses the name of a private feed, whose items no publisher signs.
+func signable(address string, err error) (string, error) {
+	if err == nil && strings.HasPrefix(address, PrivateName) {
+		err = refuse(http.StatusBadRequest, "%s is a private feed: no publisher signs its items, so it has no key", address)
+	}
+	return address, err
+}
+
 func (s *Server) apiPublisher(w http.ResponseWriter, r *http.Request) (any, error) {
-	address, err := s.decodeAddress(w, r)
+	address, err := signable(s.decodeAddress(w, r))
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +218,7 @@ func (s *Server) apiPublisher(w http.ResponseWriter, r *http.Request) (any, erro
 }
 
 func (s *Server) apiTrust(w http.ResponseWriter, r *http.Request) (any, error) {
-	address, err := s.decodeAddress(w, r)
+	address, err := signable(s.decodeAddress(w, r))
 	if err != nil {
 		return nil, err
 	}
