@@ -246,7 +246,7 @@ func (s *Server) watchScope(ctx context.Context, watches []Watch) (WatchResponse
 		return w, nil
 	}
 	channels, err := s.subs.List(ctx)
-	switch n := len(channels); n {
+	switch n := CountShared(channels); n {
 	case 0:
 		w.Scope, w.ScopeEmpty = "the feeds and pages that this node subscribes to (none yet)", true
 	case 1:
@@ -255,6 +255,16 @@ func (s *Server) watchScope(ctx context.Context, watches []Watch) (WatchResponse
 		w.Scope = fmt.Sprintf("the %d feeds and pages that this node subscribes to", n)
 	}
 	return w, err
+}
+
+// CountShared returns how many channels are of the network. Searches do not cover the others, which are private feeds.
+func CountShared(channels []Channel) (n int) {
+	for _, c := range channels {
+		if !c.Private {
+			n++
+		}
+	}
+	return n
 }
 
 func (s *Server) apiWatch(w http.ResponseWriter, r *http.Request) (any, error) {

@@ -164,10 +164,11 @@ func TestAnEmptyKeywordFeedWasUpdatedWhenItWasAdded(t *testing.T) {
 }
 
 // The answer of watch says which recent articles match, which parts of the query may be mistakes, and that nothing
-// can match without subscriptions. A query that was watched several times ends as a whole.
+// can match without subscriptions, of which private ones are none. A query that was watched several times ends as a whole.
 func TestWatchSaysWhatToExpect(t *testing.T) {
 	k := &memoryKeywords{articles: map[uint32][]feed.Entry{}}
 	b := newTestServer(t, func(c *Config) { c.Keywords, c.MaxArticles = k, 25 })
+	b.node.subscribed[privateName], b.node.channels[privateName] = false, Channel{Private: true}
 	var answer struct {
 		WatchResponse
 		ErrorResponse

@@ -102,12 +102,16 @@ func TestPrivateFeedsByCommand(t *testing.T) {
 		flags []string
 		feeds int
 	}{{nil, 0}, {[]string{"--original"}, 0}, {[]string{"--private"}, 2}} {
+		before := shown.Len()
 		if _, err := run(append(append([]string{"opml", "export", "--force"}, c.flags...), exported)...); err != nil {
 			t.Error(err)
 		}
 		b, err := os.ReadFile(exported)
 		if err != nil || strings.Count(string(b), "/private/") != c.feeds {
 			t.Errorf("%v: the list is %s %v", c.flags, b, err)
+		}
+		if said := strings.Contains(shown.String()[before:], "without --original"); said != (len(c.flags) == 1 && c.flags[0] == "--original") {
+			t.Errorf("%v: it says %s", c.flags, shown.String()[before:])
 		}
 	}
 	if _, err := run("opml", "export", "--original", "--private", exported); err == nil || !strings.Contains(err.Error(), "contradict") {
@@ -149,6 +153,7 @@ func TestHeaderFiles(t *testing.T) {
 		{"", "no header"},
 		{"geheim", "line 1 is not a header"},
 		{"A: b\n: geheim", "line 2 is not a header"},
+		{"Cookie: geheim\ncookie: geheim2", "line 2 gives Cookie a second time"},
 		{strings.Repeat("A: geheim\n", maxHeaderFile/8), "64 KiB"},
 	} {
 		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {

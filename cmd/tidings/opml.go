@@ -144,7 +144,11 @@ func (c *exportCommand) reportSkipped(ctx context.Context, stderr io.Writer) err
 		}
 	}
 	if private != nil {
-		printError(stderr, errorWithLines{errors.New("the list lacks your private feeds; --private adds the addresses at which this node serves them"), private})
+		how := "--private adds the addresses at which this node serves them"
+		if c.Original {
+			how = "their original addresses are secret; a list without --original can have those at which this node serves them, by --private"
+		}
+		printError(stderr, errorWithLines{errors.New("the list lacks your private feeds; " + how), private})
 	}
 	if pages != nil {
 		printError(stderr, errorWithLines{errors.New("the list lacks the pages that you follow, because a reader cannot follow them without a node"), pages})

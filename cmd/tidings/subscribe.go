@@ -120,6 +120,10 @@ func readHeaderFile(path string) (map[string]string, error) {
 		if name = strings.TrimSpace(name); !ok || name == "" {
 			return nil, fmt.Errorf("header file %s: line %d is not a header: write Name: value", path, n)
 		}
+		name = http.CanonicalHeaderKey(name)
+		if _, twice := headers[name]; twice {
+			return nil, fmt.Errorf("header file %s: line %d gives %s a second time: give one value", path, n, name)
+		}
 		headers[name] = strings.TrimSpace(value)
 	}
 	if len(headers) == 0 {

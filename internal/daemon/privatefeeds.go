@@ -254,6 +254,9 @@ func checkHeaders(headers map[string]string) (map[string]string, error) {
 		case slices.Contains(refusedHeaders, canonical):
 			return nil, kindError{proxy.ErrQuery, fmt.Errorf("the header %s cannot be set, because the node sets it itself", canonical)}
 		}
+		if _, twice := checked[canonical]; twice {
+			return nil, kindError{proxy.ErrQuery, fmt.Errorf("the header %s is given twice: give one value", canonical)}
+		}
 		checked[canonical] = value
 		size += len(name) + len(value)
 	}

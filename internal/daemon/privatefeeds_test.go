@@ -402,6 +402,7 @@ func TestPrivateFeedsThatAreRefused(t *testing.T) {
 		{"https://example.org/", map[string]string{"a b": "geheim"}, "not valid"},
 		{"https://example.org/", map[string]string{"Cookie": "geheim\ngeheim"}, "not valid"},
 		{"https://example.org/", map[string]string{"host": "geheim"}, "sets it itself"},
+		{"https://example.org/", map[string]string{"cookie": "geheim", "Cookie": "geheim2"}, "Cookie is given twice"},
 		{"https://example.org/", many, "at most 16"},
 		{"https://example.org/", map[string]string{"Cookie": strings.Repeat("geheim", 2000)}, "8 KiB"},
 	} {

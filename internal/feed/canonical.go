@@ -26,7 +26,7 @@ var (
 	errURLLong        = errors.New("the address is longer than 2 KiB")
 	errURLText        = errors.New("the address is not valid UTF-8")
 	errURLScheme      = errors.New("the address does not begin with http:// or https://")
-	errURLCredentials = errors.New("the address contains a user name or a password, which other nodes would see: remove it")
+	errURLCredentials = errors.New("the address contains a user name or a password, which other nodes would see: remove it, or subscribe to the address by tidings subscribe, which keeps it private")
 	errURLHost        = errors.New("the address has no valid host name")
 	errURLPort        = errors.New("the port is not between 1 and 65535")
 	errURLOther       = errors.New("the address is not a URL")
