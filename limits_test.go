@@ -154,6 +154,7 @@ var limits = []struct {
 		{"internal/fetch", "maxCookies:B", "cookies sent back within one fetch", "none are sent"},
 		{"internal/fetch", "maxCodings maxWindow:B", "compressions of one document; memory of one compression", "the others count as none; a classified error with an explanation"},
 		{"internal/fetch", "maxLessons maxSilent lessonTTL", "hosts and documents of which the node has learned how to ask them; silent addresses of one host; how long", "forgotten, and learned again with one more request"},
+		{"proxy", "maxStoryKeys", "articles whose stories are remembered, so that they are shown once", "those of the search that was not read for longest are forgotten, and may come once more"},
 		{"proxy", "maxConns maxPerClient", "connections; connections of one client on another machine", "closed: first the one waiting longest for its headers, then the idle one, then the one busy for longest"},
 		{"proxy", "maxDraft:B maxRequest:B", "a request to publish; any other request", "refused"},
 		{"proxy", "cacheBytes:B", "rendered feeds in memory", "the oldest is dropped"},

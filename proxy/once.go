@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/net/publicsuffix"
+
 	"tidings/cobra/words"
 	"tidings/internal/env"
 	"tidings/internal/feed"
@@ -30,69 +32,78 @@ const (
 	sameStory = 0.7
 )
 
-// A story is what feeds tell about one thing.
-type story struct {
-	first  *feed.Entry // the one that came first
-	others []*feed.Entry
-	links  map[string]bool
-	sketch []uint64 // of the first one's text; nil if it is too short
-	key    string   // what identifies the story also when the first one is gone
+// A telling is an article as one that may tell a story of another feed.
+type telling struct {
+	*feed.Entry
+	link, site string // both are "" if the link leads to no article
+	title      string
+	sketch     []uint64 // of the title and the text; nil if the text does not identify the article
+	text       string   // a hash of all words of the text; "" as sketch is nil
 }
 
-// maxTold bounds the articles whose stories are remembered, of all keyword feeds together. Each takes about 200 bytes.
-const maxTold = 20_000
+// A story is what feeds tell about one thing.
+type story struct {
+	first  *telling // the one that came first
+	others []*telling
+	links  map[string]bool
+	key    string // what identifies the story also when the first one is gone
+}
+
+// maxStoryKeys bounds the articles whose stories are remembered, of all keyword feeds together. Each takes about 200
+// bytes. Beyond it the stories of the feed that was not read for longest are forgotten.
+const maxStoryKeys = 20_000
 
 // onceEntries returns the entries of a keyword feed as oncePerStory does. A story that was shown before is the same
 // item also when its first article is no longer kept.
 func (s *Server) onceEntries(token string, entries []feed.Entry) []feed.Entry {
-	before, _ := s.told.get(token)
-	once, told := oncePerStory(entries, before)
-	s.told.put(token, told, len(told))
+	before, _ := s.storyKeys.get(token)
+	once, keys := oncePerStory(entries, before)
+	s.storyKeys.put(token, keys, len(keys)+1)
 	return once
 }
 
 // oncePerStory returns the entries of a keyword feed, the newest first, without those that another feed had before.
-// They are listed below the first one. Two articles of one feed are always two stories. told has the keys of stories
-// by the articles that tell them, before and now.
-func oncePerStory(entries []feed.Entry, before map[string]string) (once []feed.Entry, told map[string]string) {
+// They are listed below the first one. Two articles of one feed are always two stories. keys are the keys of stories by
+// the GUIDs of the articles that tell them, and before are those that the call before returned.
+func oncePerStory(entries []feed.Entry, before map[string]string) (once []feed.Entry, keys map[string]string) {
 	var stories []*story
-	told = map[string]string{}
-	for i := range slices.Backward(entries) {
-		e := &entries[i]
-		link := feed.StoryLink(e.Meaning.Link)
-		sketch, text := sketchOf(e.Meaning)
+	keys = map[string]string{}
+	tellings := tellingsOf(entries)
+	for i := range slices.Backward(tellings) {
+		e := &tellings[i]
+		guid := e.Meaning.GUID
 		at := slices.IndexFunc(stories, func(s *story) bool {
-			return (s.links[link] || likeness(s.sketch, sketch) >= sameStory || before[e.Meaning.GUID] == s.key) && !s.has(e.Source.URL)
+			return (s.links[e.link] || s.first.sameText(e) || before[guid] == s.key) && !s.has(e.Source.URL)
 		})
 		if at < 0 {
-			key := cmp.Or(before[e.Meaning.GUID], text, link, e.Meaning.GUID)
+			key := cmp.Or(before[guid], e.text, e.link, guid)
 			if slices.ContainsFunc(stories, func(s *story) bool { return s.key == key }) { // a feed tells it twice
-				key = e.Meaning.GUID
+				key = guid
 			}
-			stories = append(stories, &story{first: e, links: map[string]bool{}, sketch: sketch, key: key})
+			stories = append(stories, &story{first: e, links: map[string]bool{}, key: key})
 			at = len(stories) - 1
 		} else {
 			stories[at].others = append(stories[at].others, e)
 		}
-		if link != "" {
-			stories[at].links[link] = true
+		if e.link != "" {
+			stories[at].links[e.link] = true
 		}
-		told[e.Meaning.GUID] = stories[at].key
+		keys[guid] = stories[at].key
 	}
 	for _, s := range slices.Backward(stories) {
-		e := *s.first
+		e := *s.first.Entry
 		m := *e.Meaning
 		m.GUID = s.key
 		m.Content += s.otherFeeds()
 		e.Meaning = &m
 		once = append(once, e)
 	}
-	return once, told
+	return once, keys
 }
 
 // has reports whether a feed tells the story already.
 func (s *story) has(url string) bool {
-	return s.first.Source.URL == url || slices.ContainsFunc(s.others, func(e *feed.Entry) bool { return e.Source.URL == url })
+	return s.first.Source.URL == url || slices.ContainsFunc(s.others, func(e *telling) bool { return e.Source.URL == url })
 }
 
 // otherFeeds returns the list of the articles that are not shown, as HTML; "" if there is none.
@@ -110,6 +121,50 @@ func (s *story) otherFeeds() string {
 		b.WriteString("<li>" + name + "</li>")
 	}
 	return b.String() + "</ul>"
+}
+
+// tellingsOf returns entries as tellings. A text that two articles of one feed share under different titles, such as a
+// request to subscribe, identifies neither.
+func tellingsOf(entries []feed.Entry) []telling {
+	all := make([]telling, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		t := telling{Entry: e, link: feed.StoryLink(e.Meaning.Link), title: feed.PlainTitle(e.Meaning.Title)}
+		t.site = siteOf(t.link)
+		t.sketch, t.text = sketchOf(e.Meaning)
+		all[i] = t
+	}
+	var shared []*telling
+	for i := range all {
+		e := &all[i]
+		if slices.ContainsFunc(all, func(o telling) bool {
+			return o.Source.URL == e.Source.URL && o.title != e.title && likeness(o.sketch, e.sketch) >= sameStory
+		}) {
+			shared = append(shared, e)
+		}
+	}
+	for _, e := range shared {
+		e.sketch, e.text = nil, ""
+	}
+	return all
+}
+
+// siteOf returns the site of a link from [feed.StoryLink], such as example.org for news.example.org.
+func siteOf(link string) string {
+	host := link
+	if i := strings.IndexAny(link, "/?"); i >= 0 {
+		host = link[:i]
+	}
+	if site, err := publicsuffix.EffectiveTLDPlusOne(host); err == nil {
+		return site
+	}
+	return host
+}
+
+// sameText reports whether two articles have one text. A site that has two addresses for one text under two titles has
+// two stories: the text is a request to subscribe, which all its articles have.
+func (t *telling) sameText(o *telling) bool {
+	return likeness(t.sketch, o.sketch) >= sameStory && (t.site != o.site || t.site == "" || t.title == o.title)
 }
 
 // sketchOf returns a sketch of an article's title and text, and a hash of all words of the text. Both are empty if the

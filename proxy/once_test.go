@@ -33,14 +33,16 @@ func TestAStoryIsShownOnce(t *testing.T) {
 		later feed.Entry
 		same  bool
 	}{
-		"the link, as it is tracked":    {articleOf("b", "B", "http://www.h.example/story/?utm_source=b#x", "an excerpt"), true},
-		"the text":                      {articleOf("b", "Another headline", "https://b.example/1", aText(1)), true},
-		"the text, with another markup": {articleOf("b", "A", "https://b.example/1", strings.ReplaceAll(strings.ToUpper(aText(1)), " ", "<BR> ")), true},
-		"nearly the text":               {articleOf("b", "A", "https://b.example/1", aText(1)+"<p>This first appeared in A.</p>"), true},
-		"half of the text":              {articleOf("b", "A", "https://b.example/1", aText(1)+aText(2)), false},
-		"another text":                  {articleOf("b", "A", "https://b.example/1", aText(2)), false},
-		"another link":                  {articleOf("b", "A", "https://h.example/story2", ""), false},
-		"the same feed":                 {articleOf("a", "A again", link, aText(1)), false},
+		"the link, as it is tracked":            {articleOf("b", "B", "http://www.h.example/story/?utm_source=b#x", "an excerpt"), true},
+		"the text":                              {articleOf("b", "Another headline", "https://b.example/1", aText(1)), true},
+		"the text, with another markup":         {articleOf("b", "A", "https://b.example/1", strings.ReplaceAll(strings.ToUpper(aText(1)), " ", "<BR> ")), true},
+		"nearly the text":                       {articleOf("b", "A", "https://b.example/1", aText(1)+"<p>This first appeared in A.</p>"), true},
+		"the text, another address of the site": {articleOf("b", "A", "https://news.h.example/2", aText(1)), true},
+		"the text, another title of the site":   {articleOf("b", "B", "https://news.h.example/2", aText(1)), false},
+		"half of the text":                      {articleOf("b", "A", "https://b.example/1", aText(1)+aText(2)), false},
+		"another text":                          {articleOf("b", "A", "https://b.example/1", aText(2)), false},
+		"another link":                          {articleOf("b", "A", "https://h.example/story2", ""), false},
+		"the same feed":                         {articleOf("a", "A again", link, aText(1)), false},
 	} {
 		got, _ := oncePerStory([]feed.Entry{c.later, articleOf("a", "A", link, aText(1))}, nil)
 		if (len(got) == 1) != c.same {
@@ -56,6 +58,42 @@ func TestAStoryIsShownOnce(t *testing.T) {
 	short := []feed.Entry{articleOf("b", "Weekly", "https://b.example/", "Read more."), articleOf("a", "Weekly", "https://a.example/", "Read more.")}
 	if got, _ := oncePerStory(short, nil); len(got) != 2 {
 		t.Errorf("articles that say nothing count as one: %+v", got)
+	}
+}
+
+// A text that a feed has below several titles asks readers to subscribe, or the like. It is no story, of this feed or
+// another.
+func TestATextOfManyArticlesIsNoStory(t *testing.T) {
+	wall, other := aText(1), articleOf("b", "Elections", "https://b.example/1", aText(1))
+	a, again := articleOf("a", "Cup final", "https://a.example/1", wall), articleOf("a", "Weather", "https://a.example/2", wall)
+	if got, _ := oncePerStory([]feed.Entry{other, again, a}, nil); len(got) != 3 {
+		t.Errorf("%d stories: %+v", len(got), got)
+	}
+	again.Meaning.Title = "Cup final" // the same article once more
+	if got, _ := oncePerStory([]feed.Entry{other, again, a}, nil); len(got) != 2 {
+		t.Errorf("%d stories: %+v", len(got), got)
+	}
+}
+
+// The memory of stories has room for so many articles, and feeds without any take some, too.
+func TestRememberedStoriesAreBounded(t *testing.T) {
+	b := newTestServer(t)
+	s := b.server
+	entries := make([]feed.Entry, 100)
+	for i := range entries {
+		entries[i] = articleOf("a", fmt.Sprint(i), "", "")
+	}
+	for i := range maxStoryKeys/len(entries) + 10 {
+		s.onceEntries(fmt.Sprint(i), entries)
+	}
+	if _, ok := s.storyKeys.get("0"); ok || s.storyKeys.cost > maxStoryKeys {
+		t.Errorf("the first feed is remembered: %v, with %d articles", ok, s.storyKeys.cost)
+	}
+	for i := range maxStoryKeys + 10 {
+		s.onceEntries(fmt.Sprint("empty ", i), nil)
+	}
+	if n := len(s.storyKeys.items); n > maxStoryKeys {
+		t.Errorf("%d feeds without articles are remembered", n)
 	}
 }
 

@@ -23,7 +23,7 @@ type Server struct {
 	auth          authenticator
 	tokens        tokenMaker
 	keywordTokens numberTokens
-	told          *lru[string, map[string]string] // stories of keyword feeds that show them once, by the feed's token
+	storyKeys     *lru[string, map[string]string] // of keyword feeds that show stories once, by the feed's token; see oncePerStory
 	rendered      *lru[string, *rendered]         // by the address of the feed as the reader asked for it
 	renderSlots   chan struct{}                   // holds one token for each rendering in progress
 	firstReads    *lru[firstRead, time.Time]
@@ -131,7 +131,7 @@ func New(subs Subscriptions, config Config) *Server {
 		tokens:        tokenMaker(config.Secret),
 		keywordTokens: newNumberTokens(config.Secret),
 		rendered:      newLRU[string, *rendered](cacheBytes),
-		told:          newLRU[string, map[string]string](maxTold),
+		storyKeys:     newLRU[string, map[string]string](maxStoryKeys),
 		renderSlots:   make(chan struct{}, maxRenders),
 		firstReads:    newLRU[firstRead, time.Time](maxFirstReads),
 		pages:         newPages(),
