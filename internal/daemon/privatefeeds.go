@@ -229,7 +229,7 @@ func (p *privateFeeds) open(address string, headers map[string]string, keep bool
 	if err != nil {
 		return t, kindError{proxy.ErrForbidden, errors.New("the address is not a URL")}
 	}
-	for f.Name == "" || p.byName[f.Name] != nil {
+	for f.Name == "" || p.isTaken(f.Name) {
 		_, _ = rand.Read(random[:4])
 		f.Name = proxy.PrivateName + u.Host + "/" + hex.EncodeToString(random[:4])
 	}
@@ -237,6 +237,16 @@ func (p *privateFeeds) open(address string, headers map[string]string, keep bool
 	p.touch(f)
 	p.byName[f.Name] = f
 	return trial{feed: f, added: true, answered: f.changed}, nil
+}
+
+// isTaken reports whether a feed would have the file of another one with that name. The caller holds the mutex.
+func (p *privateFeeds) isTaken(name string) bool {
+	for _, f := range p.byName {
+		if p.path(f.Name) == p.path(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // refusedHeaders are headers that the node sets itself, or that concern the connection.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -425,27 +426,49 @@ func TestDamagedPrivateFilesAreSetAside(t *testing.T) {
 	b := newPrivateBench(t, dir)
 	b.answers[privateURL], b.answers["https://example.org/f"] = rss("1", "one"), rss("1", "one")
 	f, g := b.mustSubscribe(privateURL), b.mustSubscribe("https://ann:geheim@example.org/f")
-	whole, err := os.ReadFile(b.path(f))
+	whole, err := os.ReadFile(b.path(f.Name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, damaged := range []string{"", "{}", string(whole[:len(whole)/2]), strings.Replace(string(whole), `"Raw":"`, `"Raw":"AAAA`, 1), strings.Replace(string(whole), "https:", "HTTPS:", 1)} {
-		if err := os.WriteFile(b.path(f), []byte(damaged), 0o600); err != nil {
+		if err := os.WriteFile(b.path(f.Name), []byte(damaged), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		again := newPrivateBench(t, dir)
 		if again.byName[f.Name] != nil || again.byName[g.Name] == nil {
 			t.Errorf("%d: the feeds are %+v", i, again.list())
 		}
-		if found := fmt.Sprint(again.findings()); !strings.Contains(found, filepath.Base(b.path(f))+damagedFileEnd) || !strings.Contains(found, "backup") || strings.Contains(found+again.log.String(), "geheim") {
+		if found := fmt.Sprint(again.findings()); !strings.Contains(found, filepath.Base(b.path(f.Name))+damagedFileEnd) || !strings.Contains(found, "backup") || strings.Contains(found+again.log.String(), "geheim") {
 			t.Errorf("%d: the findings are %s, and the log %s", i, found, again.log)
 		}
 	}
-	if err := os.WriteFile(b.path(f), whole, 0o600); err != nil {
+	if err := os.WriteFile(b.path(f.Name), whole, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if again := newPrivateBench(t, dir); again.byName[f.Name] == nil {
 		t.Error("a restored file is not read")
+	}
+}
+
+// A crash leaves no password behind, and no feed takes the file of another.
+func TestPrivateFilesHaveOneFeedEach(t *testing.T) {
+	dir := t.TempDir()
+	b := newPrivateBench(t, dir)
+	b.answers[privateURL] = rss("1", "one")
+	f := b.mustSubscribe(privateURL)
+	_, digits, _ := strings.Cut(f.Name, "/")
+	for name, taken := range map[string]bool{f.Name: true, "private:other.example/" + digits: true, "private:example.org/" + digits[1:]: false} {
+		if b.isTaken(name) != taken {
+			t.Errorf("%s is taken: %v", name, !taken)
+		}
+	}
+	left := filepath.Join(dir, "01234567.json.new")
+	if err := os.WriteFile(left, []byte("geheim"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	again := newPrivateBench(t, dir)
+	if _, err := os.Stat(left); !errors.Is(err, fs.ErrNotExist) || again.byName[f.Name] == nil {
+		t.Errorf("the unfinished file is still there: %v, or the other one is not: %v", err, again.list())
 	}
 }
 

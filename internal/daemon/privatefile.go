@@ -69,9 +69,9 @@ type privateItem struct {
 
 func canonicalHeader(name string) string { return http.CanonicalHeaderKey(name) }
 
-// path returns the path of a feed's file.
-func (p *privateFeeds) path(f *privateFeed) string {
-	return filepath.Join(p.dir, f.Name[strings.LastIndexByte(f.Name, '/')+1:]+privateFileEnd)
+// path returns the path of the file of the feed with a name. It has the digits of the name only.
+func (p *privateFeeds) path(name string) string {
+	return filepath.Join(p.dir, name[strings.LastIndexByte(name, '/')+1:]+privateFileEnd)
 }
 
 // save stores a feed.
@@ -91,7 +91,7 @@ func (p *privateFeeds) store(f *privateFeed) error {
 	for _, e := range f.contents.entries {
 		file.Items = append(file.Items, privateItem{e.Item.Format, e.Item.Raw, e.Item.Scope, e.Item.Qualifiers, e.Arrived})
 	}
-	path, name, dropped := p.path(f), f.Name, p.byName[f.Name] != f
+	path, name, dropped := p.path(f.Name), f.Name, p.byName[f.Name] != f
 	p.mu.Unlock() // what the record points to is replaced, and never changed
 	if dropped {
 		return nil
@@ -115,13 +115,14 @@ func (p *privateFeeds) store(f *privateFeed) error {
 
 // remove deletes the file of a feed.
 func (p *privateFeeds) remove(f *privateFeed) error {
-	if err := os.Remove(p.path(f)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(p.path(f.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// load reads the files of earlier runs. A damaged one is set aside.
+// load reads the files of earlier runs. A damaged one is set aside, and one that was not finished is removed, because it
+// may have the password of a feed that no longer exists.
 func (p *privateFeeds) load() error {
 	files, err := os.ReadDir(p.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -135,9 +136,13 @@ func (p *privateFeeds) load() error {
 		switch {
 		case strings.HasSuffix(path, damagedFileEnd):
 			p.damaged = append(p.damaged, path)
+		case strings.HasSuffix(path, privateFileEnd+store.UnfinishedEnd):
+			if err := os.Remove(path); err != nil {
+				return fmt.Errorf("read private feeds: remove the unfinished %s: %w", path, err)
+			}
 		case strings.HasSuffix(path, privateFileEnd):
 			f, err := readPrivateFile(path)
-			if err == nil && p.path(f) != path {
+			if err == nil && p.path(f.Name) != path {
 				err = errors.New("it was renamed")
 			}
 			if err != nil {

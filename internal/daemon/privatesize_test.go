@@ -35,7 +35,7 @@ func TestTheLargestPrivateFileIsRead(t *testing.T) {
 		b := newPrivateBench(t, dir)
 		b.answers[privateURL] = manyNames(c.items, c.names, c.length)
 		f := b.mustSubscribe(privateURL)
-		info, err := os.Stat(b.path(f))
+		info, err := os.Stat(b.path(f.Name))
 		if err != nil {
 			t.Fatal(err)
 		}

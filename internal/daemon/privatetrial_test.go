@@ -141,7 +141,7 @@ func TestHeadersAreChangedOneByOne(t *testing.T) {
 	if _, err := b.subscribe(proxy.PrivateFeed{Address: f.Name, Headers: map[string]string{"Cookie": ""}}); err != nil || len(f.Headers) != 1 {
 		t.Errorf("%v, and the headers are %v", err, f.Headers)
 	}
-	if _, err := os.Stat(b.path(f)); err != nil {
+	if _, err := os.Stat(b.path(f.Name)); err != nil {
 		t.Error(err)
 	}
 }

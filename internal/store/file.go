@@ -7,10 +7,13 @@ import (
 	"runtime"
 )
 
+// UnfinishedEnd ends the name of the file that WriteFile writes before it takes the place of the old one.
+const UnfinishedEnd = ".new"
+
 // WriteFile durably writes a small file that only its owner may read. After a crash there is either
-// the old file or the new one. Two concurrent calls for the same path may damage the file.
+// the old file or the new one, and perhaps an unfinished one beside it. Two concurrent calls for the same path may damage the file.
 func WriteFile(path string, data []byte) error {
-	next := path + ".new"
+	next := path + UnfinishedEnd
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
