@@ -96,7 +96,7 @@ var limits = []struct {
 		{"difference", "MaxPublication:B", "an item with its publisher's envelope", "refused with a reason; readers get the item by polling"},
 		{"difference", "maxAlone", "titles and other heads of a feed that are told in a row without an item", "the next one waits for an item"},
 		{"difference", "MaxFormer MaxWitnesses", "former keys in a pin; owners' statements in a pin", "the oldest keys are forgotten; further statements are left out"},
-		{"difference/page", "maxReturns calmChecks calmTime", "places of lines of one page that came or went lately; checks, and time, after which a line is forgotten", "further lines that come and go are told each time; the next time counts as the first again"},
+		{"difference/page", "maxReturns calmChecks calmTime", "places of lines of one page that came or went lately; checks, and time, after which a line is forgotten", "further lines that come and go are reported each time; the next time counts as the first again"},
 		{"internal/markup", "MaxAttributes", "attributes of one tag", "further ones are not read"},
 		{"difference/page", "figureChanges", "checks in a row at which a price or a stock changes", "it is treated as a counter"},
 		{"internal/selection", "MaxSelector:B maxSteps maxTests", "a selector of what counts on a page; its compound selectors; its classes, attributes and the like", "refused with a reason"},

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 
+	"tidings/internal/feed"
 	"tidings/proxy"
 )
 
@@ -55,6 +56,9 @@ func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 				_, err = fmt.Fprintln(s.err, "  "+oneLine(line))
 			}
 		}
+		if dropped := droppedParameters(address, answer.URL); err == nil && dropped != "" {
+			_, err = fmt.Fprintf(s.err, "The whole page counts: what counts can be named by select, omit, only and number, and #%s has none of them.\n", oneLine(dropped))
+		}
 		if err == nil && answer.Advertised && terminalOf(s.out).width > 0 {
 			_, err = fmt.Fprintf(s.out, "This is the feed %s, which the page advertises.\n", answer.URL)
 		}
@@ -73,6 +77,17 @@ func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 		}
 		return err
 	})
+}
+
+// droppedParameters returns what stands behind # in the address of a page, if it looks like parameters that say what
+// counts, and none of it does.
+func droppedParameters(address, subscribed string) string {
+	_, isPage := feed.DocumentURL(address)
+	_, fragment, _ := strings.Cut(address, "#")
+	if !isPage || strings.Contains(subscribed, "#") || !strings.Contains(fragment, "=") {
+		return ""
+	}
+	return fragment
 }
 
 // shown returns an address as errors name it. That of a private feed may have its secret anywhere behind the host.

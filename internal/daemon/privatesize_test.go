@@ -76,7 +76,7 @@ func TestPrivateFeedsShareTheirMemory(t *testing.T) {
 	}
 }
 
-func TestHeadersOfPrivateFeedsAreBounded(t *testing.T) {
+func TestHeadersAndFilesOfPrivateFeedsAreBounded(t *testing.T) {
 	for size, fits := range map[int]bool{maxPrivateHeaderBytes: true, maxPrivateHeaderBytes + 1: false} {
 		_, err := checkHeaders(map[string]string{"Cookie": strings.Repeat("x", size-len("Cookie"))})
 		if (err == nil) != fits {
