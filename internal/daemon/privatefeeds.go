@@ -172,9 +172,10 @@ func (p *privateFeeds) SubscribePrivately(ctx context.Context, q proxy.PrivateFe
 // A trial is an attempt to subscribe, or to change the headers of a feed.
 type trial struct {
 	feed     *privateFeed
-	added    bool              // there was no such feed
-	replaced map[string]string // the headers before; nil: they are the same
-	answered <-chan struct{}   // closed by the answer to the poll that decides; nil: none is needed
+	added    bool            // there was no such feed
+	replaced bool            // it has new headers
+	before   privateRecord   // the feed with the old ones
+	answered <-chan struct{} // closed by the answer to the poll that decides; nil: none is needed
 }
 
 // open returns the private feed with an address, a new one on trial if there is none, and sets its headers. If it is
@@ -193,19 +194,24 @@ func (p *privateFeeds) open(address string, headers map[string]string, keep bool
 			return t, kindError{proxy.ErrForbidden, err}
 		}
 	}
-	if user != "" || password != "" {
-		headers["Authorization"] = "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+	var old map[string]string
+	if f != nil {
+		old = f.Headers
+	}
+	headers, err = mergeHeaders(old, headers, user, password)
+	if err != nil {
+		return t, err
 	}
 	switch {
 	case f != nil:
 		t.feed = f
-		if merged := mergeHeaders(f.Headers, headers); !keep && !maps.Equal(merged, f.Headers) {
-			t.replaced, f.Headers, f.changing = f.Headers, merged, true
+		if !keep && !maps.Equal(headers, f.Headers) {
+			t.replaced, t.before, f.Headers, f.changing = true, f.privateRecord, headers, true
 			delete(p.polled, f.poll) // its answer would be about the old headers, and so is the state
 			f.poll, f.NoAccess = 0, false
 			f.State = corona.State{Kind: coronapb.State_NEW, Since: time.Now(), Polled: f.State.Polled}
 		}
-		if t.replaced != nil || f.State.Kind != coronapb.State_OK && f.State.Kind != coronapb.State_LIMITED {
+		if t.replaced || f.State.Kind != coronapb.State_OK && f.State.Kind != coronapb.State_LIMITED {
 			t.answered = f.changed
 			if f.poll == 0 {
 				f.State.Next = time.Now()
@@ -220,7 +226,7 @@ func (p *privateFeeds) open(address string, headers map[string]string, keep bool
 		return t, kindError{proxy.ErrForbidden, errors.New("the node follows this address as a shared feed already, so other nodes know it: unsubscribe from it first, and get a new token from the web server if the address has one")}
 	}
 	f = &privateFeed{trial: true, changed: make(chan struct{})}
-	f.URL, f.User, f.Headers, f.Added = canonical, user, mergeHeaders(nil, headers), time.Now()
+	f.URL, f.User, f.Headers, f.Added = canonical, user, headers, time.Now()
 	f.State = corona.State{Kind: coronapb.State_NEW, Since: f.Added, Next: f.Added}
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -277,12 +283,15 @@ func checkHeaders(headers map[string]string) (map[string]string, error) {
 }
 
 // mergeHeaders returns the headers of a feed after some of them were given anew. An empty one is removed.
-func mergeHeaders(old, given map[string]string) map[string]string {
+func mergeHeaders(old, given map[string]string, user, password string) (map[string]string, error) {
 	merged := map[string]string{}
 	maps.Copy(merged, old)
 	maps.Copy(merged, given)
+	if user != "" || password != "" {
+		merged["Authorization"] = "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+	}
 	maps.DeleteFunc(merged, func(_, value string) bool { return value == "" })
-	return merged
+	return checkHeaders(merged)
 }
 
 // describe adds what the user says.
@@ -324,21 +333,25 @@ func (p *privateFeeds) verdict(t trial) (warning string, err error) {
 	switch {
 	case t.added:
 		return "", kindError{kind, fmt.Errorf("%s: %s; not subscribed", f.host(), f.State.Detail)}
-	case t.replaced != nil:
+	case t.replaced:
 		return "", kindError{kind, fmt.Errorf("%s: %s; nothing is changed", f.Name, f.State.Detail)}
 	}
 	return f.State.Detail, nil
 }
 
-// undo takes back an attempt to subscribe: a new feed is dropped, and a known one gets its old headers.
+// undo takes back an attempt to subscribe: a new feed is dropped, and a known one gets its old headers and its state with
+// them.
 func (p *privateFeeds) undo(t trial) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case t.added:
 		p.drop(t.feed)
-	case t.replaced != nil:
-		t.feed.Headers, t.feed.State.Next, t.feed.changing = t.replaced, time.Now(), false
+	case t.replaced:
+		f := t.feed
+		delete(p.polled, f.poll)
+		f.poll = 0
+		f.Headers, f.State, f.Fails, f.NoAccess, f.changing = t.before.Headers, t.before.State, t.before.Fails, t.before.NoAccess, false
 		p.signal()
 	}
 }

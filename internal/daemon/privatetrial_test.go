@@ -2,14 +2,15 @@ package daemon
 
 import (
 	"context"
+	"fmt"
 	"maps"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"tidings/corona"
+	"tidings/corona/coronapb"
 	"tidings/internal/env"
 	"tidings/proxy"
 )
@@ -64,6 +65,9 @@ func TestANewPasswordIsJudgedByItsOwnAnswer(t *testing.T) {
 				<-ended
 				if c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) || c.err == "" && (err != nil || !strings.HasPrefix(done.Warning, c.warning) || c.warning == "" && done.Warning != "") {
 					t.Errorf("%+v %v", done, err)
+				}
+				if c.err != "" && (f.State.Kind != coronapb.State_OK || f.Fails > 0 || b.list()[0].Failing()) {
+					t.Errorf("the state with the old password is %+v", f.State)
 				}
 				want := "Basic YW5uOm5ldw=="
 				if c.err != "" {
@@ -141,7 +145,13 @@ func TestHeadersAreChangedOneByOne(t *testing.T) {
 	if _, err := b.subscribe(proxy.PrivateFeed{Address: f.Name, Headers: map[string]string{"Cookie": ""}}); err != nil || len(f.Headers) != 1 {
 		t.Errorf("%v, and the headers are %v", err, f.Headers)
 	}
-	if _, err := os.Stat(b.path(f.Name)); err != nil {
-		t.Error(err)
+	many := map[string]string{}
+	for i := range maxPrivateHeaders { // with the password there is one too many, which its file could not have
+		many[fmt.Sprint("X-", i)] = "1"
+	}
+	for _, address := range []string{f.Name, "https://bob:pass@example.org/other"} {
+		if _, err := b.subscribe(proxy.PrivateFeed{Address: address, Headers: many}); err == nil || !strings.Contains(err.Error(), "at most 16 headers") || len(f.Headers) != 1 {
+			t.Errorf("%v, and the headers are %v", err, f.Headers)
+		}
 	}
 }
