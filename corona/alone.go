@@ -256,7 +256,7 @@ func (lp *lonePolls) showAlone(p *lonePoll, r observation, verdict State, now ti
 			}
 		}
 		p.valid = r.valid
-		lp.app.Saw(p.key, &r.f.Head, r.secure(p.url))
+		lp.app.Saw(p.key, p.url, r.f, r.secure(p.url))
 		f := *r.f // the sequencer, if it is alive, needs the document unchanged
 		f.Items = slices.Clone(f.Items)
 		known.Recognise(&f)

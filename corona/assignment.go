@@ -22,6 +22,7 @@ type assignment struct {
 	snapshot    *snapshot // what the log holds; nil: this node was not told
 	extra       *extra    // rarely used state; nil: none
 	schedule    schedule
+	fetched     uint64 // digest of the validators of the last document that this node has fetched itself; 0: none
 	index       uint32 // in poller.assignments; the calendar refers to it
 	led         bool   // this node is the channel's sequencer
 	polled      bool   // this node has polled the channel at least once

@@ -1,6 +1,8 @@
 package corona
 
 import (
+	"fmt"
+	"hash/fnv"
 	"slices"
 	"time"
 
@@ -83,6 +85,13 @@ type pageState struct {
 
 // validators are the HTTP validators of a document whose items are all in the log.
 type validators struct{ etag, lastModified, url string }
+
+// digest tells validators apart; it is never 0.
+func (v validators) digest() uint64 {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%q", v)
+	return h.Sum64() | 1
+}
 
 // suspicion is about documents that look as if another feed had replaced this one.
 type suspicion struct {

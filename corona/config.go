@@ -20,10 +20,9 @@ type Application interface {
 	// that fails. Found returns false if it cannot take the changes now.
 	Found(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool
 
-	// Saw hands over the head of a channel's document that this node has just fetched from the
-	// origin, before the document's changes. secure means that nobody could have altered the
-	// document on the way.
-	Saw(key overlay.ID, head *feed.Head, secure bool)
+	// Saw hands over a channel's document that this node has just fetched from the origin, before
+	// the document's changes. secure means that nobody could have altered the document on the way.
+	Saw(key overlay.ID, url string, doc *feed.Feed, secure bool)
 
 	// StateChanged hands over a new state of a channel's polls, encoded, for its subscribers.
 	StateChanged(key overlay.ID, state []byte, urgency Urgency)

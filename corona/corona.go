@@ -103,7 +103,7 @@ func (c *Corona) FetchOnce(key overlay.ID, url string) {
 		case r.page != nil:
 			r.f.Items = nil // of a page, readers read the changes only
 		default:
-			c.app.Saw(key, &r.f.Head, r.secure(url))
+			c.app.Saw(key, url, r.f, r.secure(url))
 		}
 		c.app.Fetched(key, r.f, r.offer, verdict)
 	}})

@@ -168,7 +168,9 @@ func (p *labNode) lead(url string, old *channelLog) *channelLog {
 	return log
 }
 
-func (p *labNode) Saw(_ overlay.ID, _ *feed.Head, secure bool) { p.saw = append(p.saw, secure) }
+func (p *labNode) Saw(_ overlay.ID, _ string, _ *feed.Feed, secure bool) {
+	p.saw = append(p.saw, secure)
+}
 
 func (p *labNode) Found(key overlay.ID, d difference.Delta, _ *feed.Feed, done func(ok bool)) bool {
 	log := p.logs[key]

@@ -52,7 +52,7 @@ func (g *testLog) state() State {
 }
 
 // Saw implements Application, as do Found, StateChanged and Fading.
-func (h *member) Saw(overlay.ID, *feed.Head, bool) {}
+func (h *member) Saw(overlay.ID, string, *feed.Feed, bool) {}
 
 func (h *member) Found(key overlay.ID, d difference.Delta, _ *feed.Feed, done func(ok bool)) bool {
 	f := h.town.byKey[key]

@@ -54,7 +54,7 @@ func (sq *sequencer) takeObservation(l *leaderState, from env.Peer, r observatio
 		l.detail = verdict.Detail
 	}
 	if r.f != nil && !l.page && from.ID == "" {
-		sq.app.Saw(l.key, &r.f.Head, r.secure(l.url))
+		sq.app.Saw(l.key, l.url, r.f, r.secure(l.url))
 	}
 	// The items go out before the state that all is well.
 	taken = sq.takeChanges(l, from, r, now)

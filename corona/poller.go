@@ -208,7 +208,9 @@ func (po *poller) poll(d *assignment, now time.Time) {
 	}
 	_, isPage := feed.DocumentURL(d.target.url)
 	r := env.Request{URL: address(d.target.url, d.target.params.at, fails), Robots: isPage, Subscribers: d.target.params.readers}
-	if s := d.snapshot; s != nil {
+	// An owner vouches for what it has fetched itself. "Not modified" would tell it nothing about a document that only
+	// another node has fetched.
+	if s := d.snapshot; s != nil && (isPage || d.fetched == s.valid.digest() || !po.app.Owns(d.key())) {
 		r.ETag, r.LastModified, r.ValidatedURL = s.valid.etag, s.valid.lastModified, s.valid.url
 	}
 	po.outstanding = append(po.outstanding, outstandingPoll{d, d.waiting, d.polledAt, r.URL})
@@ -285,7 +287,7 @@ func (po *poller) responded(h env.Handle, a env.Answer) bool {
 			d.refundPoll()
 		}
 		if verdict.Kind == coronapb.State_OK && r.f != nil && !po.up.leads(d.key()) {
-			po.app.Saw(d.key(), &r.f.Head, r.secure(d.target.url)) // a sequencer calls Saw in takeObservation
+			po.app.Saw(d.key(), d.target.url, r.f, r.secure(d.target.url)) // a sequencer calls Saw in takeObservation
 		}
 		po.answered(d, a, r, verdict, now)
 	}}, m, h, a)
@@ -339,6 +341,9 @@ func (po *poller) answered(d *assignment, a env.Answer, r observation, verdict S
 	if p := po.lonePolls.byKey[d.key()]; p != nil && !p.ended && r.f != nil && r.page == nil {
 		po.lonePolls.showAlone(p, r, verdict, now) // this node may be cut off from every node that would distribute the document to its readers
 	}
+	if r.f != nil {
+		d.fetched = r.valid.digest()
+	}
 	if r.f == nil && !d.led && well {
 		po.stats.Unchanged++
 		return
@@ -355,6 +360,9 @@ func (po *poller) answered(d *assignment, a env.Answer, r observation, verdict S
 		po.stats.Unchanged++
 	}
 }
+
+// Polls reports whether this node polls a channel regularly.
+func (po *poller) Polls(key overlay.ID) bool { return po.assignments.Get(key) != nil }
 
 // Slot returns this node's part in the polls of a channel; ok is false if it has none.
 func (po *poller) Slot(key overlay.ID) (t Slot, ok bool) {

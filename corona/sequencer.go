@@ -164,6 +164,14 @@ func (sq *sequencer) fetchNow(l *leaderState, now time.Time) {
 	})
 }
 
+// Pollers returns how many nodes are to poll a channel that this node leads.
+func (sq *sequencer) Pollers(key overlay.ID) int {
+	if l := sq.leaders[key]; l != nil {
+		return l.pollers
+	}
+	return 0
+}
+
 // noteAddress notes whether a response for a channel came from a private address.
 func (sq *sequencer) noteAddress(key overlay.ID, a env.Answer) {
 	if d := sq.poller.assignments.Get(key); d != nil && d.domain != nil {

@@ -16,6 +16,9 @@ type Delta struct {
 	// Withdrawn are items that the origin no longer shows, although it still shows items around them. Standing are those
 	// that it shows again.
 	Withdrawn, Standing []feed.ID
+	// Sightings are a certificate: what owners of the feed saw at the origin, one envelope of each. They say nothing new
+	// about the feed.
+	Sightings [][]byte
 }
 
 // A Change is a new item, or a new version of an item.
@@ -29,15 +32,15 @@ type Change struct {
 	Publication *Publication
 }
 
-// Empty reports whether a delta is no update. A head, a pin or a withdrawal alone is an update.
+// Empty reports whether a delta is no update. A head, a pin, a withdrawal or a certificate alone is an update.
 func (d Delta) Empty() bool {
-	return len(d.Changes)+len(d.Withdrawn)+len(d.Standing) == 0 && d.Head == nil && d.Pin == nil
+	return len(d.Changes)+len(d.Withdrawn)+len(d.Standing)+len(d.Sightings) == 0 && d.Head == nil && d.Pin == nil
 }
 
 // Split splits a delta into parts, to be applied in order. Each has at most limit bytes before compression, or
-// one change if that alone is larger. The head, the version of a page, the pin and the withdrawals go with the first part.
+// one change if that alone is larger. All but the changes goes with the first part.
 func (d Delta) Split(limit int) []Delta {
-	part := Delta{Head: d.Head, Page: d.Page, Pin: d.Pin, Withdrawn: d.Withdrawn, Standing: d.Standing}
+	part := Delta{Head: d.Head, Page: d.Page, Pin: d.Pin, Withdrawn: d.Withdrawn, Standing: d.Standing, Sightings: d.Sightings}
 	size := len(d.Page) + (len(d.Withdrawn)+len(d.Standing))*fieldSize(len(feed.ID{}))
 	if d.Head != nil {
 		size += headSize(d.Head)

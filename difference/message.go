@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
@@ -33,7 +34,7 @@ var ErrDelta = errors.New("not a delta")
 
 // Encode encodes and compresses a delta.
 func (d Delta) Encode() ([]byte, error) {
-	m := &differencepb.Delta{Page: d.Page, Pin: d.Pin.message(), Withdrawn: idBytes(d.Withdrawn), Standing: idBytes(d.Standing)}
+	m := &differencepb.Delta{Page: d.Page, Pin: d.Pin.message(), Withdrawn: idBytes(d.Withdrawn), Standing: idBytes(d.Standing), Sightings: d.Sightings}
 	if d.Head != nil {
 		m.Head = headMessage(d.Head)
 	}
@@ -127,6 +128,10 @@ func decode(b []byte) (d Delta, first error) {
 			unreadable(err)
 		}
 	}
+	if d.Sightings = m.Sightings; len(m.Sightings) > MaxSightings || slices.ContainsFunc(m.Sightings, func(raw []byte) bool { return len(raw) > MaxSighting }) {
+		d.Sightings = nil
+		unreadable(fmt.Errorf("%w: a certificate out of bounds", ErrDelta))
+	}
 	seen := make(map[feed.ID]bool, len(m.Changes))
 	for _, c := range m.Changes {
 		change, err := changeOf(c)
@@ -164,9 +169,9 @@ func idsFrom(all [][]byte) (ids []feed.ID, err error) {
 // countChanges refuses too many changes, identities and bindings before they cost memory: an empty one takes two bytes on
 // the wire, and a hundred when it is parsed.
 func countChanges(raw []byte) error {
-	var counts [7]int // of the fields up to standing
+	var counts [8]int // of the fields up to sightings
 	return eachField(raw, func(num protowire.Number, value []byte) error {
-		if num != 2 && num != 5 && num != 6 {
+		if num != 2 && (num < 5 || num > 7) {
 			return nil
 		}
 		if counts[num]++; counts[num] > feed.MaxItems {

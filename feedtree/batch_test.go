@@ -113,7 +113,7 @@ func TestPolledChangesFollowAcceptedPublications(t *testing.T) {
 				}
 			})
 		}
-		lead.Layers().Feeds.HeadFetched(n.Key(url), &doc.Head, true)
+		lead.Layers().Feeds.Fetched(n.Key(url), url, doc, true)
 	})
 	n.Run(10 * time.Second)
 	if !held {

@@ -31,7 +31,7 @@ type Application interface {
 	StateChanged(key overlay.ID, state []byte, at time.Time)
 
 	// Fetch requests the feed's document over HTTP. The document comes back by Show, because no node of the network
-	// had a missing item, or by HeadFetched.
+	// had a missing item, or by Fetched.
 	Fetch(key overlay.ID, url string)
 
 	// PollAlone starts or stops polls of a feed by this node for its own readers, because no other node vouches for
@@ -41,6 +41,11 @@ type Application interface {
 	// HandOver brings items that this node found while it was cut off from a feed to the feed's sequencer. known is
 	// a sample of the items in the log.
 	HandOver(key overlay.ID, head *feed.Head, found []feed.Item, known []difference.Entry)
+
+	// Polls reports whether this node polls a feed regularly, and Pollers how many nodes do, as far as this node
+	// decides that.
+	Polls(key overlay.ID) bool
+	Pollers(key overlay.ID) int
 
 	// Filter returns the changes in d, which come from another branch, that are new to this node's poller of the
 	// feed. The poller treats them as known from then on.
@@ -235,6 +240,7 @@ type leaderState struct {
 	announcing
 	accepting
 	claims
+	certifying
 	keyChange *keyChange // a change of the key that owners are to witness; nil: none
 	ready     bool       // the log has been read
 	toAbsorb  [][]byte   // bodies of another branch, until there is room for them and the log has been read

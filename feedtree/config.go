@@ -72,6 +72,9 @@ type Stats struct {
 	Doubted       uint64 // changed keys that this node does not trust
 	Witnessed     uint64 // keys read from web servers for other nodes
 	Sights        uint64 // requests to web servers because a key was in doubt
+	Looks         uint64 // documents fetched only to confirm what other nodes had found
+	Sighted       uint64 // versions of items that this node has signed to have seen, for sequencers
+	Certificates  uint64 // certificates appended as the sequencer
 	Objected      uint64 // objections sent because the web server names another key than the log
 	Lacking       uint64 // publications that are missing in the logs of subscribed feeds
 	CutOff        int    // 1 while the node hears of no other node, otherwise 0

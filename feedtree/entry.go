@@ -62,7 +62,7 @@ func encode(part difference.Delta) ([]byte, error) {
 // sameContent reports whether two deltas look the same to readers.
 func sameContent(a, b difference.Delta) bool {
 	if (a.Head == nil) != (b.Head == nil) || a.Head != nil && a.Head.Hash() != b.Head.Hash() ||
-		(a.Pin == nil) != (b.Pin == nil) || !bytes.Equal(a.Page, b.Page) || !slices.Equal(a.Withdrawn, b.Withdrawn) || !slices.Equal(a.Standing, b.Standing) || len(a.Changes) != len(b.Changes) {
+		(a.Pin == nil) != (b.Pin == nil) || !bytes.Equal(a.Page, b.Page) || !slices.Equal(a.Withdrawn, b.Withdrawn) || !slices.Equal(a.Standing, b.Standing) || !slices.EqualFunc(a.Sightings, b.Sightings, bytes.Equal) || len(a.Changes) != len(b.Changes) {
 		return false
 	}
 	for i := range a.Changes {
@@ -129,7 +129,8 @@ type decodedEntry struct {
 	// unreadable is set if part of the body or all of it could not be read: the disk has lost it, or the sequencer
 	// signed something other than a delta.
 	unreadable bool
-	bodyLost   bool // the disk does not have the body
+	bodyLost   bool                   // the disk does not have the body
+	sightings  []*difference.Sighting // those of the delta that have been verified
 }
 
 // decode reads the bodies of entries as far as possible, and counts and reports those that are unreadable.
@@ -144,6 +145,7 @@ func (es *entries) decode(entries []*owner.Entry, then func([]decodedEntry)) {
 					got[i].Delta = d
 				}
 				got[i].unreadable, got[i].bodyLost = err != nil || b == nil || !signed, b == nil
+				got[i].sightings = es.openSightings(d.Sightings)
 			}
 		}, func() {
 			for i, e := range entries {
@@ -157,6 +159,16 @@ func (es *entries) decode(entries []*owner.Entry, then func([]decodedEntry)) {
 			then(got)
 		})
 	})
+}
+
+// openSightings returns the valid sightings of a certificate.
+func (es *entries) openSightings(certificate [][]byte) (valid []*difference.Sighting) {
+	for _, raw := range certificate {
+		if s, err := difference.OpenSighting(es.verify, raw); err == nil {
+			valid = append(valid, s)
+		}
+	}
+	return valid
 }
 
 // signedForFeed reports whether all publications in a delta were signed for this feed. A publisher may use one key
@@ -202,7 +214,9 @@ func (es *entries) append(c *channel, d difference.Delta, done func(ok bool)) bo
 	for i, part := range parts {
 		err := es.owners.Append(key, bodies[i], len(part.Changes), func(seq, first uint64) owner.Hash {
 			l.window.Apply(part, es.clock.Now(), seq)
-			l.window.Forget(first)
+			for _, e := range l.window.Forget(first) {
+				delete(l.marks, e.ID)
+			}
 			return owner.Hash(l.window.Hash())
 		}, committed)
 		if err != nil {

@@ -26,6 +26,8 @@ type FeedTree struct {
 	*keyQuestions  // questions to origins about publishers' keys
 	*trusts        // publishers' keys that this node trusts
 	*entries       // entries, as they are written and read
+	*witnesses     // what this node has seen of the feeds that it owns
+	*certifier     // what the owners of the feeds that this node leads have seen
 	*pusher        // publications of this node, on their way
 	*reader        // what readers see
 	*subscriptions // what readers have asked for
@@ -52,13 +54,15 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 	f.deliveries = newDeliveries(m, f.cutOffs, f.repairer, f.heartbeats)
 	f.auditor = newAuditor(m, f.cutOffs, f.repairer, f.deliveries)
 	f.keyQuestions = newKeyQuestions(m)
+	f.witnesses = &witnesses{common: m, records: map[overlay.ID]*sightRecord{}}
+	f.certifier = newCertifier(m, f.entries, f.witnesses)
 	f.trusts = newTrusts(m, f.keyQuestions)
 	f.pusher = newPusher(m)
 	f.reader = newReader(m, f.cutOffs, f.repairer, f.trusts, f.entries, f.pusher)
 	f.subscriptions = &subscriptions{m, e.Store, f.cutOffs, f.repairer, f.trusts, f.reader}
 	f.trusts.save = f.subscriptions.saveTrust
 	f.acceptor = newAcceptor(m, f.keyQuestions, f.pusher, f.entries)
-	f.sequencer = &sequencer{m, f.entries, f.cutOffs, f.heartbeats, f.deliveries, f.acceptor}
+	f.sequencer = &sequencer{m, f.entries, f.cutOffs, f.heartbeats, f.deliveries, f.acceptor, f.certifier}
 	f.reader.absorb = f.sequencer.Absorb
 	f.ticks = m.newPlans(f.tick)
 	f.ticks.add(f.after(env.Jitter(f.rand, f.cfg.DigestInterval)), overlay.ID{})
@@ -92,6 +96,7 @@ func (f *FeedTree) tick(overlay.ID) {
 	f.cutOffs.check(all, now)
 	f.reader.handOverItems(all, now)
 	f.deliveries.forgetReputations(now)
+	f.witnesses.forget()
 	f.ticks.add(f.after(env.Jitter(f.rand, f.cfg.DigestInterval)), overlay.ID{})
 }
 
@@ -166,6 +171,10 @@ func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 		f.keyQuestions.onWitnessRequest(from, b.WitnessRequest)
 	case *feedtreepb.Message_WitnessReply:
 		err = f.acceptor.onWitnessReply(from, b.WitnessReply)
+	case *feedtreepb.Message_SightRequest:
+		err = f.witnesses.onSightRequest(from, b.SightRequest)
+	case *feedtreepb.Message_Sight:
+		err = f.certifier.onSight(b.Sight)
 	case *feedtreepb.Message_Objection:
 		err = f.onObjection(b.Objection.Witness)
 	}
@@ -185,14 +194,15 @@ func (f *FeedTree) Route(body []byte) {
 	}
 }
 
-// HeadFetched handles the head of a document that this node has just fetched from its origin. secure means that
+// Fetched handles a document that this node has just fetched from the origin of a channel. secure means that
 // nobody on the way could have changed the document.
-func (f *FeedTree) HeadFetched(key overlay.ID, head *feed.Head, secure bool) {
-	c := f.feeds[key]
+func (f *FeedTree) Fetched(key overlay.ID, url string, doc *feed.Feed, secure bool) {
+	c, head := f.feeds[key], &doc.Head
 	leads := c != nil && c.leader != nil && c.leader.ready
 	if leads && c.leader.head == nil {
 		c.leader.setHead(head) // a publisher may send items before a poll has told anything
 	}
+	f.witnesses.saw(key, url, doc)
 	publisher, ok := head.Publisher()
 	if !ok || !secure {
 		return // a document that names no key withdraws none: the site may have been rebuilt

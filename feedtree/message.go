@@ -75,6 +75,10 @@ func parse(body []byte) (*feedtreepb.Message, error) {
 		valid = isKey(b.WitnessRequest.Key) && len(b.WitnessRequest.Publisher) == ed25519.PublicKeySize
 	case *feedtreepb.Message_WitnessReply:
 		valid = within(b.WitnessReply.Witness, maxBeat)
+	case *feedtreepb.Message_SightRequest:
+		valid = isKey(b.SightRequest.Key) && len(b.SightRequest.Items) > 0 && len(b.SightRequest.Items) <= difference.MaxSeen
+	case *feedtreepb.Message_Sight:
+		valid = within(b.Sight.Sighting, difference.MaxSighting)
 	case *feedtreepb.Message_Objection:
 		valid = within(b.Objection.Witness, maxBeat)
 	}

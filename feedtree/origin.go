@@ -14,7 +14,7 @@ import (
 )
 
 // keyQuestions decides when the origin of a feed is asked for the publisher's key. Sequencers, owners and followers
-// all ask, each at a pace of its own, because other nodes cause the questions. The answer comes by HeadFetched.
+// all ask, each at a pace of its own, because other nodes cause the questions. The answer comes by Fetched.
 type keyQuestions struct {
 	*common
 	requests map[overlay.ID]*witnessRequest // of sequencers; at most maxWitnessRequests

@@ -38,6 +38,9 @@ type bench struct {
 
 const benchURL = "http://a.example/"
 
+func (b *bench) Polls(overlay.ID) bool  { return false }
+func (b *bench) Pollers(overlay.ID) int { return 0 }
+
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	b := &bench{now: began, store: map[string][]byte{}}
@@ -570,7 +573,7 @@ func TestASequencerWithoutRoomKeepsBodies(t *testing.T) {
 	rp := newRepairer(b.common, o)
 	hb, es := newHeartbeats(b.common, o, rp), &entries{b.common, b}
 	ac := newAcceptor(b.common, newKeyQuestions(b.common), newPusher(b.common), es)
-	sq := &sequencer{b.common, es, o, hb, newDeliveries(b.common, o, rp, hb), ac}
+	sq := &sequencer{b.common, es, o, hb, newDeliveries(b.common, o, rp, hb), ac, newCertifier(b.common, es, &witnesses{common: b.common})}
 	ready := 0
 	sq.Lead(key, true, func(*difference.Known) { ready++ })
 	sq.Absorb(key, []byte("body"))

@@ -165,6 +165,7 @@ func (rd *reader) applyEntry(c *channel, e *owner.Entry, d decodedEntry, shownBe
 	if d.Pin != nil {
 		rd.trusts.consider(c, d.Pin)
 	}
+	rd.certified(c, d.sightings)
 	rd.noteMissing(c, w.log.Missing()-missingBefore)
 	for _, ch := range d.Changes {
 		if p := ch.Publication; p != nil {
@@ -183,8 +184,8 @@ func (rd *reader) applyEntry(c *channel, e *owner.Entry, d decodedEntry, shownBe
 	if len(news) > 0 {
 		rd.stats.Shown += uint64(len(news))
 		rd.app.News(c.key, news, e.Time)
-	} else if d.Head != nil {
-		rd.app.StateChanged(c.key, c.state, rd.clock.Now()) // readers may be waiting for the first head
+	} else if d.Head != nil || len(d.Sightings) > 0 {
+		rd.app.StateChanged(c.key, c.state, rd.clock.Now()) // readers may be waiting for the first head, or for a certificate
 	}
 }
 
@@ -302,7 +303,11 @@ func (rd *reader) Read(key overlay.ID, then func(Document)) {
 					return feed.Entry{}, false
 				}
 				ch := deltas[i].Changes[e.Change]
-				return feed.Entry{Item: ch.Item, Arrived: e.Arrived, Provenance: provenance(ch.Publication, c.trust)}, true
+				given := provenance(ch.Publication, c.trust)
+				if given == Single {
+					given = w.marks.of(difference.Version{ID: e.ID, Hash: e.Hash}).String()
+				}
+				return feed.Entry{Item: ch.Item, Arrived: e.Arrived, Provenance: given}, true
 			}
 			for _, e := range shown {
 				current, ok := entry(e)

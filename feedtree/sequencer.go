@@ -6,6 +6,7 @@ import (
 
 	"tidings/difference"
 	"tidings/feedtree/feedtreepb"
+	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/internal/wire"
 	"tidings/overlay"
@@ -20,6 +21,7 @@ type sequencer struct {
 	heartbeats *heartbeats
 	deliveries *deliveries
 	acceptor   *acceptor
+	certifier  *certifier
 }
 
 // epochNews is how long a new epoch accompanies each entry, so that subscribers need not ask for it.
@@ -55,6 +57,9 @@ func (sq *sequencer) Lead(key overlay.ID, on bool, ready func(known *difference.
 			if deltas[i].unreadable {
 				known.MarkLossy() // the origin may still show the unreadable items
 			}
+			if v.Epoch != nil {
+				l.marks.add(deltas[i].sightings, v.Epoch.Owners, len(v.Epoch.Owners))
+			}
 			if deltas[i].Head != nil {
 				l.setHead(deltas[i].Head)
 			}
@@ -69,6 +74,7 @@ func (sq *sequencer) Lead(key overlay.ID, on bool, ready func(known *difference.
 		}
 		l.pin = l.window.Pin()
 		l.ready = true
+		sq.certifier.plan(c, sq.after(env.Jitter(sq.rand, sq.cfg.PollInterval)))
 		ready(known)
 	})
 }
@@ -122,6 +128,9 @@ func (sq *sequencer) Committed(key overlay.ID, e *owner.Entry, body []byte) {
 	}
 	if c := sq.feeds[key]; c != nil && c.leader != nil {
 		sq.heartbeats.published(c)
+		if e.Items > 0 {
+			sq.certifier.appended(c)
+		}
 		if c.subscribed {
 			sq.deliveries.startProbation(c, e.Hash, e.At.Seq)
 		}

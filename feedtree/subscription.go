@@ -58,7 +58,7 @@ func (su *subscriptions) Subscribe(url string, weight int, attributes []byte, do
 	}
 	next := channel{url: url, subscription: subscription{weight: weight, since: since, attributes: attributes}}
 	if c != nil {
-		next.trust = c.trust
+		next.trust, next.knownOwners = c.trust, c.knownOwners
 	}
 	m := next.record()
 	su.commit(c, env.Op{Key: subscriptionKey(key), Value: wire.Encode(m)}, func(err error) {
@@ -102,7 +102,7 @@ func (su *subscriptions) Unsubscribe(url string, done func(error)) {
 		if c := su.feeds[key]; c != nil && c.subscribed {
 			su.cutOffs.endAlone(c)
 			c.subscribed, c.repair, c.probation, c.recovery = false, nil, nil, nil
-			c.keyTrust, c.asking = keyTrust{}, asking{}
+			c.keyTrust, c.asking, c.knownOwners = keyTrust{}, asking{}, nil
 			su.scribe.Leave(key)
 			su.scribe.Leave(shadowOf(key))
 			su.owners.Unfollow(key)
@@ -203,6 +203,7 @@ type subscription struct {
 	// is set if trust has changed meanwhile.
 	pendingWrites int
 	trustUnstored bool
+	knownOwners   []env.PeerID // owners of the feed whose sightings count, the newest last; at most maxKnownOwners
 }
 
 // SubscriptionPrefix is the common prefix of the store's keys of subscriptions.
@@ -227,6 +228,9 @@ func (su *subscriptions) load() error {
 				su.log.Warn("record of a publisher's key is damaged", "url", m.Url, "err", err)
 			}
 		}
+		for _, id := range m.Owners {
+			c.knownOwners = append(c.knownOwners, env.PeerID(id))
+		}
 		if log := su.owners.Visible(c.key); len(log) > 0 {
 			c.window.shownUpTo = log[len(log)-1].Hash // the log up to here was shown in an earlier life
 		}
@@ -247,6 +251,9 @@ func (c *channel) record() *feedtreepb.Subscription {
 	m := &feedtreepb.Subscription{Url: c.url, Weight: uint32(c.weight), SinceMs: uint64(c.since.UnixMilli()), Attributes: c.attributes}
 	if c.trust != nil {
 		m.Pin = c.trust.Append()
+	}
+	for _, id := range c.knownOwners {
+		m.Owners = append(m.Owners, []byte(id))
 	}
 	return m
 }

@@ -20,6 +20,7 @@ type window struct {
 	// signed holds items whose version signed by a trusted key was followed in the log by a version signed by an
 	// untrusted one. The window shows the former.
 	signed     map[feed.ID]difference.Entry
+	marks      marks      // what certificates in the log prove of the items
 	head       *feed.Head // from the log, or from a fetched document if the log has brought none
 	headAt     time.Time  // when the log brought another head than before; zero: it has not
 	unreadable []uint64   // sequence numbers of entries that cannot be read, or not completely
@@ -113,7 +114,7 @@ func (w *window) reset() {
 
 // clear empties the part of a window that comes from the log.
 func (w *window) clear() {
-	w.log, w.applied, w.unreadable, w.signed = difference.Window{}, owner.Hash{}, nil, nil
+	w.log, w.applied, w.unreadable, w.signed, w.marks = difference.Window{}, owner.Hash{}, nil, nil, nil
 	w.version++
 }
 
@@ -170,6 +171,7 @@ func (w *window) fetched() (items []feed.Item) {
 func (w *window) forget(first uint64, oldest time.Time) {
 	for _, e := range w.log.Forget(first) {
 		w.shown.add(e.ID, e.Hash)
+		delete(w.marks, e.ID)
 	}
 	w.unreadable = slices.DeleteFunc(w.unreadable, func(seq uint64) bool { return seq < first })
 	w.dropReplaced(first, oldest)
@@ -211,6 +213,8 @@ func mergeByTime(log, extras []feed.Entry) []feed.Entry {
 // The provenance of an item says what vouches for it.
 const (
 	ByPublisher = "publisher"   // the item's envelope is signed by the feed's publisher
+	Witnessed   = "witnessed"   // with the number of the feed's owners that have seen it at the origin, as in "witnessed 3/5"
+	Varies      = "varies"      // the origin shows each node another version of it
 	Single      = "single"      // a node found it at the origin
 	Revoked     = "revoked"     // signed by a key that the origin has withdrawn since
 	Unconfirmed = "unconfirmed" // signed by a key that only the log attributes to the feed

@@ -34,6 +34,7 @@ type Delta struct {
 	Pin           *Pin                   `protobuf:"bytes,4,opt,name=pin,proto3" json:"pin,omitempty"`             // publisher's key from this delta on; none: unchanged
 	Withdrawn     [][]byte               `protobuf:"bytes,5,rep,name=withdrawn,proto3" json:"withdrawn,omitempty"` // identities of items that the origin withdrew, 32 bytes each; at most 2,000
 	Standing      [][]byte               `protobuf:"bytes,6,rep,name=standing,proto3" json:"standing,omitempty"`   // identities of withdrawn items that stand again, 32 bytes each; at most 2,000
+	Sightings     [][]byte               `protobuf:"bytes,7,rep,name=sightings,proto3" json:"sightings,omitempty"` // a certificate: envelopes, domain tidings/sighting/1, at most 8, one of each owner
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -106,6 +107,13 @@ func (x *Delta) GetWithdrawn() [][]byte {
 func (x *Delta) GetStanding() [][]byte {
 	if x != nil {
 		return x.Standing
+	}
+	return nil
+}
+
+func (x *Delta) GetSightings() [][]byte {
+	if x != nil {
+		return x.Sightings
 	}
 	return nil
 }
@@ -589,6 +597,68 @@ func (x *Witness) GetTimeMs() uint64 {
 	return 0
 }
 
+// Sighting is the signed statement of a feed's owner that it fetched the feed's document
+// itself, and which versions of items it saw there.
+type Sighting struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`                       // of the feed, canonical; at most 2 KiB
+	TimeMs        uint64                 `protobuf:"fixed64,2,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // when the document was fetched
+	Seen          [][]byte               `protobuf:"bytes,3,rep,name=seen,proto3" json:"seen,omitempty"`                     // versions of items: identity and content hash, 64 bytes; at most 64
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sighting) Reset() {
+	*x = Sighting{}
+	mi := &file_difference_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sighting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sighting) ProtoMessage() {}
+
+func (x *Sighting) ProtoReflect() protoreflect.Message {
+	mi := &file_difference_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sighting.ProtoReflect.Descriptor instead.
+func (*Sighting) Descriptor() ([]byte, []int) {
+	return file_difference_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Sighting) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Sighting) GetTimeMs() uint64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
+func (x *Sighting) GetSeen() [][]byte {
+	if x != nil {
+		return x.Seen
+	}
+	return nil
+}
+
 // Binding is a namespace, or a value of xml:base or xml:lang, in force at an item.
 type Binding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -600,7 +670,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_difference_proto_msgTypes[7]
+	mi := &file_difference_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +682,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_difference_proto_msgTypes[7]
+	mi := &file_difference_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +695,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_difference_proto_rawDescGZIP(), []int{7}
+	return file_difference_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Binding) GetPrefix() string {
@@ -646,14 +716,15 @@ var File_difference_proto protoreflect.FileDescriptor
 
 const file_difference_proto_rawDesc = "" +
 	"\n" +
-	"\x10difference.proto\x12\x12tidings.difference\"\xe4\x01\n" +
+	"\x10difference.proto\x12\x12tidings.difference\"\x82\x02\n" +
 	"\x05Delta\x12,\n" +
 	"\x04head\x18\x01 \x01(\v2\x18.tidings.difference.HeadR\x04head\x124\n" +
 	"\achanges\x18\x02 \x03(\v2\x1a.tidings.difference.ChangeR\achanges\x12\x12\n" +
 	"\x04page\x18\x03 \x01(\fR\x04page\x12)\n" +
 	"\x03pin\x18\x04 \x01(\v2\x17.tidings.difference.PinR\x03pin\x12\x1c\n" +
 	"\twithdrawn\x18\x05 \x03(\fR\twithdrawn\x12\x1a\n" +
-	"\bstanding\x18\x06 \x03(\fR\bstanding\"0\n" +
+	"\bstanding\x18\x06 \x03(\fR\bstanding\x12\x1c\n" +
+	"\tsightings\x18\a \x03(\fR\tsightings\"0\n" +
 	"\x04Head\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\"\xd5\x01\n" +
@@ -694,7 +765,11 @@ const file_difference_proto_rawDesc = "" +
 	"\aWitness\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x17\n" +
-	"\atime_ms\x18\x03 \x01(\x06R\x06timeMs\"3\n" +
+	"\atime_ms\x18\x03 \x01(\x06R\x06timeMs\"I\n" +
+	"\bSighting\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x17\n" +
+	"\atime_ms\x18\x02 \x01(\x06R\x06timeMs\x12\x12\n" +
+	"\x04seen\x18\x03 \x03(\fR\x04seen\"3\n" +
 	"\aBinding\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x10\n" +
 	"\x03uri\x18\x02 \x01(\tR\x03uriB!Z\x1ftidings/difference/differencepbb\x06proto3"
@@ -711,7 +786,7 @@ func file_difference_proto_rawDescGZIP() []byte {
 	return file_difference_proto_rawDescData
 }
 
-var file_difference_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_difference_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_difference_proto_goTypes = []any{
 	(*Delta)(nil),       // 0: tidings.difference.Delta
 	(*Head)(nil),        // 1: tidings.difference.Head
@@ -720,14 +795,15 @@ var file_difference_proto_goTypes = []any{
 	(*Pin)(nil),         // 4: tidings.difference.Pin
 	(*FormerKey)(nil),   // 5: tidings.difference.FormerKey
 	(*Witness)(nil),     // 6: tidings.difference.Witness
-	(*Binding)(nil),     // 7: tidings.difference.Binding
+	(*Sighting)(nil),    // 7: tidings.difference.Sighting
+	(*Binding)(nil),     // 8: tidings.difference.Binding
 }
 var file_difference_proto_depIdxs = []int32{
 	1, // 0: tidings.difference.Delta.head:type_name -> tidings.difference.Head
 	2, // 1: tidings.difference.Delta.changes:type_name -> tidings.difference.Change
 	4, // 2: tidings.difference.Delta.pin:type_name -> tidings.difference.Pin
-	7, // 3: tidings.difference.Change.scope:type_name -> tidings.difference.Binding
-	7, // 4: tidings.difference.Publication.scope:type_name -> tidings.difference.Binding
+	8, // 3: tidings.difference.Change.scope:type_name -> tidings.difference.Binding
+	8, // 4: tidings.difference.Publication.scope:type_name -> tidings.difference.Binding
 	5, // 5: tidings.difference.Pin.former:type_name -> tidings.difference.FormerKey
 	6, // [6:6] is the sub-list for method output_type
 	6, // [6:6] is the sub-list for method input_type
@@ -747,7 +823,7 @@ func file_difference_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_difference_proto_rawDesc), len(file_difference_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -261,6 +261,8 @@ type Message struct {
 	//	*Message_WitnessRequest
 	//	*Message_WitnessReply
 	//	*Message_Objection
+	//	*Message_SightRequest
+	//	*Message_Sight
 	Body          isMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -393,6 +395,24 @@ func (x *Message) GetObjection() *Objection {
 	return nil
 }
 
+func (x *Message) GetSightRequest() *SightRequest {
+	if x != nil {
+		if x, ok := x.Body.(*Message_SightRequest); ok {
+			return x.SightRequest
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetSight() *Sight {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Sight); ok {
+			return x.Sight
+		}
+	}
+	return nil
+}
+
 type isMessage_Body interface {
 	isMessage_Body()
 }
@@ -437,6 +457,14 @@ type Message_Objection struct {
 	Objection *Objection `protobuf:"bytes,10,opt,name=objection,proto3,oneof"`
 }
 
+type Message_SightRequest struct {
+	SightRequest *SightRequest `protobuf:"bytes,11,opt,name=sight_request,json=sightRequest,proto3,oneof"`
+}
+
+type Message_Sight struct {
+	Sight *Sight `protobuf:"bytes,12,opt,name=sight,proto3,oneof"`
+}
+
 func (*Message_Digest) isMessage_Body() {}
 
 func (*Message_DigestAck) isMessage_Body() {}
@@ -456,6 +484,10 @@ func (*Message_WitnessRequest) isMessage_Body() {}
 func (*Message_WitnessReply) isMessage_Body() {}
 
 func (*Message_Objection) isMessage_Body() {}
+
+func (*Message_SightRequest) isMessage_Body() {}
+
+func (*Message_Sight) isMessage_Body() {}
 
 // Digest compares the heads of the logs of all feeds for which the receiver is a parent of the sender.
 type Digest struct {
@@ -1003,6 +1035,112 @@ func (x *WitnessReply) GetWitness() []byte {
 	return nil
 }
 
+// SightRequest asks an owner of a feed which versions of some items it has seen at the origin itself.
+type SightRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`     // of the feed
+	Items         [][]byte               `protobuf:"bytes,2,rep,name=items,proto3" json:"items,omitempty"` // versions that the log has: identity and content hash, 64 bytes; at most 64
+	Look          bool                   `protobuf:"varint,3,opt,name=look,proto3" json:"look,omitempty"`  // an owner that will not poll the feed soon fetches its document once
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SightRequest) Reset() {
+	*x = SightRequest{}
+	mi := &file_feedtree_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SightRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SightRequest) ProtoMessage() {}
+
+func (x *SightRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_feedtree_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SightRequest.ProtoReflect.Descriptor instead.
+func (*SightRequest) Descriptor() ([]byte, []int) {
+	return file_feedtree_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SightRequest) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *SightRequest) GetItems() [][]byte {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *SightRequest) GetLook() bool {
+	if x != nil {
+		return x.Look
+	}
+	return false
+}
+
+// Sight answers SightRequest, as soon as the owner has fetched a document with one of the items.
+type Sight struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sighting      []byte                 `protobuf:"bytes,1,opt,name=sighting,proto3" json:"sighting,omitempty"` // envelope, domain tidings/sighting/1
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sight) Reset() {
+	*x = Sight{}
+	mi := &file_feedtree_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sight) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sight) ProtoMessage() {}
+
+func (x *Sight) ProtoReflect() protoreflect.Message {
+	mi := &file_feedtree_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sight.ProtoReflect.Descriptor instead.
+func (*Sight) Descriptor() ([]byte, []int) {
+	return file_feedtree_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Sight) GetSighting() []byte {
+	if x != nil {
+		return x.Sighting
+	}
+	return nil
+}
+
 // Objection tells the sequencer and the owners of a feed that its web server names another key than the log.
 type Objection struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1013,7 +1151,7 @@ type Objection struct {
 
 func (x *Objection) Reset() {
 	*x = Objection{}
-	mi := &file_feedtree_proto_msgTypes[13]
+	mi := &file_feedtree_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1163,7 @@ func (x *Objection) String() string {
 func (*Objection) ProtoMessage() {}
 
 func (x *Objection) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[13]
+	mi := &file_feedtree_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,7 +1176,7 @@ func (x *Objection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Objection.ProtoReflect.Descriptor instead.
 func (*Objection) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{13}
+	return file_feedtree_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Objection) GetWitness() []byte {
@@ -1066,7 +1204,7 @@ type BeatStatement struct {
 
 func (x *BeatStatement) Reset() {
 	*x = BeatStatement{}
-	mi := &file_feedtree_proto_msgTypes[14]
+	mi := &file_feedtree_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1216,7 @@ func (x *BeatStatement) String() string {
 func (*BeatStatement) ProtoMessage() {}
 
 func (x *BeatStatement) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[14]
+	mi := &file_feedtree_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1229,7 @@ func (x *BeatStatement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatStatement.ProtoReflect.Descriptor instead.
 func (*BeatStatement) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{14}
+	return file_feedtree_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *BeatStatement) GetKey() []byte {
@@ -1158,13 +1296,14 @@ type Subscription struct {
 	SinceMs       uint64                 `protobuf:"fixed64,3,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
 	Attributes    []byte                 `protobuf:"bytes,4,opt,name=attributes,proto3" json:"attributes,omitempty"` // opaque, for the layers above
 	Pin           []byte                 `protobuf:"bytes,5,opt,name=pin,proto3" json:"pin,omitempty"`               // the pin that this node trusts: tidings.difference.Pin
+	Owners        [][]byte               `protobuf:"bytes,6,rep,name=owners,proto3" json:"owners,omitempty"`         // peer ids of owners of the feed, as the node has known them, the newest last; at most 32
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Subscription) Reset() {
 	*x = Subscription{}
-	mi := &file_feedtree_proto_msgTypes[15]
+	mi := &file_feedtree_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1176,7 +1315,7 @@ func (x *Subscription) String() string {
 func (*Subscription) ProtoMessage() {}
 
 func (x *Subscription) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[15]
+	mi := &file_feedtree_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1189,7 +1328,7 @@ func (x *Subscription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscription.ProtoReflect.Descriptor instead.
 func (*Subscription) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{15}
+	return file_feedtree_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Subscription) GetUrl() string {
@@ -1227,6 +1366,13 @@ func (x *Subscription) GetPin() []byte {
 	return nil
 }
 
+func (x *Subscription) GetOwners() [][]byte {
+	if x != nil {
+		return x.Owners
+	}
+	return nil
+}
+
 var File_feedtree_proto protoreflect.FileDescriptor
 
 const file_feedtree_proto_rawDesc = "" +
@@ -1240,7 +1386,7 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x06Update\x12\x14\n" +
 	"\x05entry\x18\x01 \x01(\fR\x05entry\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\fR\x05epoch\"\xe3\x04\n" +
+	"\x05epoch\x18\x03 \x01(\fR\x05epoch\"\xdb\x05\n" +
 	"\aMessage\x122\n" +
 	"\x06digest\x18\x01 \x01(\v2\x18.tidings.feedtree.DigestH\x00R\x06digest\x12<\n" +
 	"\n" +
@@ -1255,7 +1401,9 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x0fwitness_request\x18\b \x01(\v2 .tidings.feedtree.WitnessRequestH\x00R\x0ewitnessRequest\x12E\n" +
 	"\rwitness_reply\x18\t \x01(\v2\x1e.tidings.feedtree.WitnessReplyH\x00R\fwitnessReply\x12;\n" +
 	"\tobjection\x18\n" +
-	" \x01(\v2\x1b.tidings.feedtree.ObjectionH\x00R\tobjectionB\x06\n" +
+	" \x01(\v2\x1b.tidings.feedtree.ObjectionH\x00R\tobjection\x12E\n" +
+	"\rsight_request\x18\v \x01(\v2\x1e.tidings.feedtree.SightRequestH\x00R\fsightRequest\x12/\n" +
+	"\x05sight\x18\f \x01(\v2\x17.tidings.feedtree.SightH\x00R\x05sightB\x06\n" +
 	"\x04body\"n\n" +
 	"\x06Digest\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
@@ -1298,7 +1446,13 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1c\n" +
 	"\tpublisher\x18\x02 \x01(\fR\tpublisher\"(\n" +
 	"\fWitnessReply\x12\x18\n" +
-	"\awitness\x18\x01 \x01(\fR\awitness\"%\n" +
+	"\awitness\x18\x01 \x01(\fR\awitness\"J\n" +
+	"\fSightRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
+	"\x05items\x18\x02 \x03(\fR\x05items\x12\x12\n" +
+	"\x04look\x18\x03 \x01(\bR\x04look\"#\n" +
+	"\x05Sight\x12\x1a\n" +
+	"\bsighting\x18\x01 \x01(\fR\bsighting\"%\n" +
 	"\tObjection\x12\x18\n" +
 	"\awitness\x18\x01 \x01(\fR\awitness\"\xbc\x01\n" +
 	"\rBeatStatement\x12\x10\n" +
@@ -1309,7 +1463,7 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x04head\x18\x05 \x01(\fR\x04head\x12\x16\n" +
 	"\x06number\x18\x06 \x01(\x06R\x06number\x12\x17\n" +
 	"\atime_ms\x18\a \x01(\x06R\x06timeMs\x12\x14\n" +
-	"\x05state\x18\b \x01(\fR\x05state\"\x85\x01\n" +
+	"\x05state\x18\b \x01(\fR\x05state\"\x9d\x01\n" +
 	"\fSubscription\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\rR\x06weight\x12\x19\n" +
@@ -1317,7 +1471,8 @@ const file_feedtree_proto_rawDesc = "" +
 	"\n" +
 	"attributes\x18\x04 \x01(\fR\n" +
 	"attributes\x12\x10\n" +
-	"\x03pin\x18\x05 \x01(\fR\x03pinB\x1dZ\x1btidings/feedtree/feedtreepbb\x06proto3"
+	"\x03pin\x18\x05 \x01(\fR\x03pin\x12\x16\n" +
+	"\x06owners\x18\x06 \x03(\fR\x06ownersB\x1dZ\x1btidings/feedtree/feedtreepbb\x06proto3"
 
 var (
 	file_feedtree_proto_rawDescOnce sync.Once
@@ -1332,7 +1487,7 @@ func file_feedtree_proto_rawDescGZIP() []byte {
 }
 
 var file_feedtree_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_feedtree_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_feedtree_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_feedtree_proto_goTypes = []any{
 	(PushReply_Verdict)(0), // 0: tidings.feedtree.PushReply.Verdict
 	(*News)(nil),           // 1: tidings.feedtree.News
@@ -1348,9 +1503,11 @@ var file_feedtree_proto_goTypes = []any{
 	(*PushReply)(nil),      // 11: tidings.feedtree.PushReply
 	(*WitnessRequest)(nil), // 12: tidings.feedtree.WitnessRequest
 	(*WitnessReply)(nil),   // 13: tidings.feedtree.WitnessReply
-	(*Objection)(nil),      // 14: tidings.feedtree.Objection
-	(*BeatStatement)(nil),  // 15: tidings.feedtree.BeatStatement
-	(*Subscription)(nil),   // 16: tidings.feedtree.Subscription
+	(*SightRequest)(nil),   // 14: tidings.feedtree.SightRequest
+	(*Sight)(nil),          // 15: tidings.feedtree.Sight
+	(*Objection)(nil),      // 16: tidings.feedtree.Objection
+	(*BeatStatement)(nil),  // 17: tidings.feedtree.BeatStatement
+	(*Subscription)(nil),   // 18: tidings.feedtree.Subscription
 }
 var file_feedtree_proto_depIdxs = []int32{
 	2,  // 0: tidings.feedtree.News.update:type_name -> tidings.feedtree.Update
@@ -1363,14 +1520,16 @@ var file_feedtree_proto_depIdxs = []int32{
 	11, // 7: tidings.feedtree.Message.push_reply:type_name -> tidings.feedtree.PushReply
 	12, // 8: tidings.feedtree.Message.witness_request:type_name -> tidings.feedtree.WitnessRequest
 	13, // 9: tidings.feedtree.Message.witness_reply:type_name -> tidings.feedtree.WitnessReply
-	14, // 10: tidings.feedtree.Message.objection:type_name -> tidings.feedtree.Objection
-	7,  // 11: tidings.feedtree.Heads.heads:type_name -> tidings.feedtree.Head
-	0,  // 12: tidings.feedtree.PushReply.verdict:type_name -> tidings.feedtree.PushReply.Verdict
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	16, // 10: tidings.feedtree.Message.objection:type_name -> tidings.feedtree.Objection
+	14, // 11: tidings.feedtree.Message.sight_request:type_name -> tidings.feedtree.SightRequest
+	15, // 12: tidings.feedtree.Message.sight:type_name -> tidings.feedtree.Sight
+	7,  // 13: tidings.feedtree.Heads.heads:type_name -> tidings.feedtree.Head
+	0,  // 14: tidings.feedtree.PushReply.verdict:type_name -> tidings.feedtree.PushReply.Verdict
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_feedtree_proto_init() }
@@ -1394,6 +1553,8 @@ func file_feedtree_proto_init() {
 		(*Message_WitnessRequest)(nil),
 		(*Message_WitnessReply)(nil),
 		(*Message_Objection)(nil),
+		(*Message_SightRequest)(nil),
+		(*Message_Sight)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1401,7 +1562,7 @@ func file_feedtree_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_feedtree_proto_rawDesc), len(file_feedtree_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

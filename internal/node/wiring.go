@@ -70,7 +70,7 @@ type FeedLayer interface {
 
 	// What corona has found, and the state of its polls.
 	Append(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool
-	HeadFetched(key overlay.ID, head *feed.Head, secure bool)
+	Fetched(key overlay.ID, url string, doc *feed.Feed, secure bool)
 	SetState(key overlay.ID, state []byte, send, atOnce bool)
 	Fading(key overlay.ID, items int) []feed.ID
 	Recall(key overlay.ID, then func(*difference.Known))
@@ -167,6 +167,10 @@ func (n *feedApp) HandOver(key overlay.ID, head *feed.Head, found []feed.Item, k
 	n.Corona.HandOver(key, head, found, known)
 }
 
+func (n *feedApp) Polls(key overlay.ID) bool { return n.Corona.Polls(key) }
+
+func (n *feedApp) Pollers(key overlay.ID) int { return n.Corona.Pollers(key) }
+
 func (n *feedApp) Filter(key overlay.ID, d difference.Delta) difference.Delta {
 	return n.Corona.Filter(key, d)
 }
@@ -178,8 +182,8 @@ func (n *coronaApp) Found(key overlay.ID, d difference.Delta, doc *feed.Feed, do
 	return n.feeds.Append(key, d, doc, done)
 }
 
-func (n *coronaApp) Saw(key overlay.ID, head *feed.Head, secure bool) {
-	n.feeds.HeadFetched(key, head, secure)
+func (n *coronaApp) Saw(key overlay.ID, url string, doc *feed.Feed, secure bool) {
+	n.feeds.Fetched(key, url, doc, secure)
 }
 
 func (n *coronaApp) StateChanged(key overlay.ID, state []byte, urgency corona.Urgency) {

@@ -42,6 +42,8 @@ const (
 	DomainPublication Domain = "tidings/publication/1"
 	// DomainWitness signs a publisher's key as an owner of the feed saw it at the origin.
 	DomainWitness Domain = "tidings/witness/1"
+	// DomainSighting signs items as an owner of the feed saw them at the origin.
+	DomainSighting Domain = "tidings/sighting/1"
 )
 
 // Anywhere takes the place of the network in signatures that are valid in all networks.

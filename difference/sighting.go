@@ -1,0 +1,93 @@
+package difference
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/difference/differencepb"
+	"tidings/internal/feed"
+	"tidings/internal/wire"
+)
+
+// A Version is a version of an item, by its identity and content hash.
+type Version struct {
+	ID   feed.ID
+	Hash feed.Hash
+}
+
+// A Sighting is an owner's statement that it fetched a feed's document itself, and which versions of items it saw there.
+// If enough owners saw the same version, no single node can have made it up.
+type Sighting struct {
+	Owner ed25519.PublicKey // public key of the owner
+	URL   string
+	Time  time.Time // when the document was fetched
+	Seen  []Version
+	Raw   []byte // the envelope
+}
+
+// Bounds of sightings and certificates.
+const (
+	// MaxSeen is how many versions a sighting names. More become more than one sighting.
+	MaxSeen = 64
+	// MaxSightings is how many sightings a certificate has, one of each owner of a feed.
+	MaxSightings = 8
+	// MaxSighting is the largest size of a sighting in bytes, including the envelope.
+	MaxSighting = 8 << 10
+)
+
+// ErrSighting says that bytes are no sighting.
+var ErrSighting = errors.New("not a sighting")
+
+// See signs a sighting.
+func See(signer *wire.Signer, url string, seen []Version, at time.Time) *Sighting {
+	m := &differencepb.Sighting{Url: url, TimeMs: uint64(at.UnixMilli()), Seen: VersionBytes(seen)}
+	return &Sighting{signer.Public(), url, at, seen, signer.Sign(wire.DomainSighting, wire.Encode(m)).Raw}
+}
+
+// OpenSighting verifies and parses a sighting.
+func OpenSighting(verify wire.Verifier, raw []byte) (*Sighting, error) {
+	if len(raw) > MaxSighting {
+		return nil, fmt.Errorf("%w: %d bytes", ErrSighting, len(raw))
+	}
+	signed, err := verify.Open(wire.DomainSighting, raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSighting, err)
+	}
+	m := new(differencepb.Sighting)
+	if err := proto.Unmarshal(signed.Payload, m); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSighting, err)
+	}
+	seen, err := Versions(m.Seen)
+	if err != nil || len(m.Url) > maxFeedURL || m.TimeMs > wire.MaxMillis {
+		return nil, fmt.Errorf("%w: out of bounds", ErrSighting)
+	}
+	return &Sighting{signed.Key, m.Url, time.UnixMilli(int64(m.TimeMs)).UTC(), seen, signed.Raw}, nil
+}
+
+// VersionBytes encodes versions.
+func VersionBytes(of []Version) [][]byte {
+	all := make([][]byte, len(of))
+	for i := range of {
+		all[i] = append(of[i].ID[:], of[i].Hash[:]...)
+	}
+	return all
+}
+
+// Versions parses the versions of an untrusted message.
+func Versions(all [][]byte) ([]Version, error) {
+	if len(all) > MaxSeen {
+		return nil, fmt.Errorf("%w: %d versions", ErrSighting, len(all))
+	}
+	of := make([]Version, len(all))
+	for i, b := range all {
+		if len(b) != len(feed.ID{})+len(feed.Hash{}) {
+			return nil, fmt.Errorf("%w: a version of %d bytes", ErrSighting, len(b))
+		}
+		of[i] = Version{feed.ID(b[:len(feed.ID{})]), feed.Hash(b[len(feed.ID{}):])}
+	}
+	return of, nil
+}

@@ -1,0 +1,216 @@
+package feedtree
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"tidings/difference"
+	"tidings/feedtree/feedtreepb"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/internal/wire"
+	"tidings/overlay"
+)
+
+// A certifier collects sightings of the items that this node has appended as the sequencer. When enough owners have
+// seen the same version of an item, or enough have looked and differ, it appends their sightings as a certificate.
+type certifier struct {
+	*common
+	entries   *entries
+	witnesses *witnesses
+	cal       plans
+}
+
+func newCertifier(m *common, entries *entries, ws *witnesses) *certifier {
+	ce := &certifier{common: m, entries: entries, witnesses: ws}
+	ce.cal = m.feedPlans(ce.check)
+	ws.certify = ce.take
+	return ce
+}
+
+// certifying is what a certifier keeps of a feed.
+type certifying struct {
+	marks     marks                                 // what the certificates in the log prove by today's owners
+	sightings map[env.PeerID][]*difference.Sighting // of items without a certificate; at most maxHeldSightings of an owner
+	requests  int                                   // number of requests since the last new item
+	askAt     time.Time                             // when the next request is due
+	checkAt   time.Time                             // when the next check is planned; zero: none is
+}
+
+const (
+	// maxSightRequests is how often owners are asked about an item: at once, and a quarter, one, two and four
+	// polling intervals after the request before. An origin usually shows an item for longer than that.
+	maxSightRequests = 5
+	// maxHeldSightings bounds the sightings of one owner that wait for those of others. The oldest is dropped.
+	maxHeldSightings = 16
+	// certifyRetry is the time after which a certificate is appended that the log had no room for.
+	certifyRetry = 5 * time.Second
+)
+
+// sightPause returns the time between a request and the next one.
+func (ce *certifier) sightPause(requests int) time.Duration {
+	return ce.cfg.PollInterval / 4 << (2 * min(requests-1, 1)) << max(requests-2, 0)
+}
+
+// appended begins to ask the owners about new items of a feed that this node leads.
+func (ce *certifier) appended(c *channel) {
+	c.leader.requests, c.leader.askAt = 0, time.Time{}
+	ce.plan(c, ce.clock.Now())
+}
+
+// plan plans a check, unless one is planned for earlier.
+func (ce *certifier) plan(c *channel, at time.Time) {
+	if l := c.leader; l.checkAt.IsZero() || at.Before(l.checkAt) {
+		l.checkAt = at
+		ce.cal.add(at, c.key)
+	}
+}
+
+// take takes a sighting of an owner.
+func (ce *certifier) take(c *channel, s *difference.Sighting) {
+	l := c.leader
+	v, ok := ce.owners.View(c.key)
+	if l == nil || !l.ready || !ok || v.Epoch == nil || s.URL != c.url {
+		return
+	}
+	i := slices.Index(v.Epoch.Owners, wire.PeerIDOf(s.Owner))
+	if i < 0 {
+		return
+	}
+	if l.sightings == nil {
+		l.sightings = map[env.PeerID][]*difference.Sighting{}
+	}
+	by := v.Epoch.Owners[i]
+	held := append(l.sightings[by], s)
+	l.sightings[by] = held[max(0, len(held)-maxHeldSightings):]
+	ce.plan(c, ce.clock.Now())
+}
+
+// onSight handles a sighting from another owner.
+func (ce *certifier) onSight(m *feedtreepb.Sight) error {
+	s, err := difference.OpenSighting(ce.verify, m.Sighting)
+	if err != nil {
+		return err
+	}
+	if c := ce.feeds[overlay.Key(ce.node.Network(), s.URL)]; c != nil {
+		ce.take(c, s)
+	}
+	return nil
+}
+
+// check appends the certificates that are complete, and asks the owners about the other items.
+func (ce *certifier) check(c *channel) {
+	l, now := c.leader, ce.clock.Now()
+	if l == nil || l.checkAt.IsZero() || now.Before(l.checkAt) {
+		return
+	}
+	l.checkAt = time.Time{}
+	v, ok := ce.owners.View(c.key)
+	if _, isPage := feed.DocumentURL(c.url); isPage || !l.ready || !ok || v.Epoch == nil || len(v.Epoch.Owners) < 2 {
+		return
+	}
+	owners := v.Epoch.Owners
+	for _, certificate := range certificates(ce.open(c), l.sightings, owners) {
+		delta := difference.Delta{}
+		for _, s := range certificate {
+			delta.Sightings = append(delta.Sightings, s.Raw)
+		}
+		if !ce.entries.append(c, delta, func(bool) {}) {
+			ce.plan(c, now.Add(certifyRetry))
+			return
+		}
+		ce.stats.Certificates++
+		l.marks.add(certificate, owners, len(owners))
+	}
+	open := ce.open(c)
+	switch {
+	case len(open) == 0:
+		l.sightings = nil
+	case l.requests >= maxSightRequests:
+	case now.Before(l.askAt):
+		ce.plan(c, l.askAt)
+	default:
+		ce.request(c, owners, open)
+		l.requests++
+		l.askAt = now.Add(ce.sightPause(l.requests))
+		ce.plan(c, l.askAt)
+	}
+}
+
+// open returns the newest versions of unsigned items in the log without a certificate: those that this node has
+// seen itself, and those that came lately. Earlier ones may have left the document.
+func (ce *certifier) open(c *channel) (open []difference.Version) {
+	l, since := c.leader, ce.clock.Now().Add(-4*ce.cfg.PollInterval)
+	own := ce.witnesses.records[c.key]
+	entries := l.window.Entries()
+	slices.SortStableFunc(entries, func(a, b difference.Entry) int { return cmp.Compare(b.Ref, a.Ref) })
+	for _, e := range entries {
+		version := difference.Version{ID: e.ID, Hash: e.Hash}
+		if e.Signed || l.marks.of(version) != (mark{}) || len(open) == difference.MaxSeen {
+			continue
+		}
+		if own != nil {
+			if seen, ok := own.find(version); ok && seen == version {
+				open = append(open, version)
+				continue
+			}
+		}
+		if e.Changed.After(since) {
+			open = append(open, version)
+		}
+	}
+	return open
+}
+
+// request asks the owners about items. Owners are the first in a feed's wedge, so those behind its pollers look for
+// themselves if the pollers alone are too few; after a polling interval, all that have not answered do.
+func (ce *certifier) request(c *channel, owners []env.PeerID, open []difference.Version) {
+	pollers, needed := ce.app.Pollers(c.key), sightingsNeeded(len(owners))
+	for i, owner := range owners {
+		lacking := slices.DeleteFunc(slices.Clone(open), func(v difference.Version) bool {
+			_, ok := sightingOf(c.leader.sightings[owner], v.ID)
+			return ok
+		})
+		if len(lacking) == 0 {
+			continue
+		}
+		look := pollers <= i && i < needed || c.leader.requests >= 2
+		if owner == ce.signer.PeerID() {
+			ce.witnesses.want(c.key, c.url, owner, lacking, look)
+			continue
+		}
+		ce.send(ce.peer(owner), &feedtreepb.Message{Body: &feedtreepb.Message_SightRequest{SightRequest: &feedtreepb.SightRequest{
+			Key: c.key[:], Items: difference.VersionBytes(lacking), Look: look,
+		}}})
+	}
+}
+
+// sightingOf returns the latest sighting that names an item; ok is false if there is none.
+func sightingOf(held []*difference.Sighting, id feed.ID) (s *difference.Sighting, ok bool) {
+	for _, s := range slices.Backward(held) {
+		if slices.ContainsFunc(s.Seen, func(v difference.Version) bool { return v.ID == id }) {
+			return s, true
+		}
+	}
+	return nil, false
+}
+
+// certificates returns the sightings that settle items, in one certificate for all items that the same sightings
+// settle.
+func certificates(open []difference.Version, held map[env.PeerID][]*difference.Sighting, owners []env.PeerID) (all [][]*difference.Sighting) {
+	for _, v := range open {
+		var of []*difference.Sighting
+		for _, owner := range owners {
+			if s, ok := sightingOf(held[owner], v.ID); ok {
+				of = append(of, s)
+			}
+		}
+		var m marks
+		m.add(of, owners, len(owners))
+		if m.of(v) != (mark{}) && !slices.ContainsFunc(all, func(other []*difference.Sighting) bool { return slices.Equal(other, of) }) {
+			all = append(all, of)
+		}
+	}
+	return all
+}

@@ -1,0 +1,167 @@
+package feedtree
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"tidings/difference"
+	"tidings/feedtree/feedtreepb"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/overlay"
+)
+
+// This file, certifier.go and witnessed.go let readers know which polled items more than one node has seen at the
+// origin (decision 021):
+//
+//	witnesses  an owner remembers what it has fetched itself, and signs that on request     sighting.go
+//	certifier  the sequencer asks the owners, and appends their sightings to the log          certifier.go
+//	marks      a reader's node checks the sightings, and shows what they prove                witnessed.go
+
+// witnesses remembers which versions of items this node has seen at the origins of the feeds that it owns, and signs
+// sightings of them for the feeds' sequencers. It signs nothing that it has only heard of.
+type witnesses struct {
+	*common
+	records map[overlay.ID]*sightRecord // of feeds that this node owns
+	certify func(c *channel, s *difference.Sighting)
+}
+
+// A sightRecord is what an owner has seen of a feed, and what the feed's sequencer wants to know.
+type sightRecord struct {
+	seen     []sightPrefix // items of the last document, sorted
+	at       time.Time     // when that was fetched; zero: not yet
+	wanted   []wantedSight // at most difference.MaxSeen
+	to       env.PeerID    // the sequencer that wants to know
+	lookedAt time.Time     // when the document was last fetched only for a sequencer
+}
+
+// A sightPrefix is half of an item's identity and half of its content hash. A second item with both halves is as hard
+// to find as a collision of a hash of 256 bits.
+type sightPrefix [32]byte
+
+func sightPrefixOf(v difference.Version) (p sightPrefix) {
+	copy(p[:16], v.ID[:])
+	copy(p[16:], v.Hash[:])
+	return p
+}
+
+// A wantedSight is a version that a sequencer asks about.
+type wantedSight struct {
+	difference.Version
+	since time.Time // when it was asked for first
+}
+
+// saw handles a document that this node has fetched from the origin of a feed.
+func (ws *witnesses) saw(key overlay.ID, url string, doc *feed.Feed) {
+	v, ok := ws.owners.View(key)
+	if _, isPage := feed.DocumentURL(url); !ok || !v.Owns || isPage {
+		delete(ws.records, key)
+		return
+	}
+	r := ws.record(key)
+	r.at, r.seen = ws.clock.Now(), make([]sightPrefix, 0, len(doc.Items))
+	for i := range doc.Items {
+		r.seen = append(r.seen, sightPrefixOf(difference.Version{ID: doc.Items[i].ID, Hash: doc.Items[i].Hash}))
+	}
+	slices.SortFunc(r.seen, func(a, b sightPrefix) int { return bytes.Compare(a[:], b[:]) })
+	ws.answer(key, url, r)
+}
+
+func (ws *witnesses) record(key overlay.ID) *sightRecord {
+	r := ws.records[key]
+	if r == nil {
+		r = new(sightRecord)
+		ws.records[key] = r
+	}
+	return r
+}
+
+// onSightRequest handles the request of a feed's sequencer for sightings.
+func (ws *witnesses) onSightRequest(from env.PeerID, m *feedtreepb.SightRequest) error {
+	items, err := difference.Versions(m.Items)
+	if err != nil {
+		return err
+	}
+	key := overlay.ID(m.Key)
+	if v, ok := ws.owners.View(key); ok && v.Owns && v.Epoch != nil && v.Epoch.Sequencer == from {
+		ws.want(key, v.URL, from, items, m.Look)
+	}
+	return nil
+}
+
+// want notes which versions a sequencer asks about, and answers what is known. If look is set and this node does not
+// poll the feed anyway, it fetches the document for the rest.
+func (ws *witnesses) want(key overlay.ID, url string, to env.PeerID, items []difference.Version, look bool) {
+	r, now := ws.record(key), ws.clock.Now()
+	before := r.wanted
+	r.to, r.wanted = to, nil
+	for _, v := range items {
+		w := wantedSight{v, now}
+		if i := slices.IndexFunc(before, func(old wantedSight) bool { return old.Version == v }); i >= 0 {
+			w.since = before[i].since
+		}
+		r.wanted = append(r.wanted, w)
+	}
+	ws.answer(key, url, r)
+	// A sequencer that lies must not be able to make its owners ask an origin all the time.
+	if len(r.wanted) > 0 && look && !ws.app.Polls(key) && (r.lookedAt.IsZero() || now.Sub(r.lookedAt) >= ws.cfg.PollInterval/2) {
+		r.lookedAt = now
+		ws.stats.Looks++
+		ws.app.Fetch(key, url)
+	}
+}
+
+// answer sends a sighting of the wanted items that the last document has. If it has another version than the wanted
+// one, that counts only if the document was fetched after the request, because an earlier one may have been edited
+// since.
+func (ws *witnesses) answer(key overlay.ID, url string, r *sightRecord) {
+	var seen []difference.Version
+	r.wanted = slices.DeleteFunc(r.wanted, func(w wantedSight) bool {
+		v, found := r.find(w.Version)
+		if !found || v != w.Version && r.at.Before(w.since) {
+			return false
+		}
+		seen = append(seen, v)
+		return true
+	})
+	if len(seen) == 0 {
+		return
+	}
+	ws.stats.Sighted += uint64(len(seen))
+	s := difference.See(ws.signer, url, seen, r.at)
+	if r.to == ws.signer.PeerID() {
+		if c := ws.feeds[key]; c != nil {
+			ws.certify(c, s)
+		}
+		return
+	}
+	ws.send(ws.peer(r.to), &feedtreepb.Message{Body: &feedtreepb.Message_Sight{Sight: &feedtreepb.Sight{Sighting: s.Raw}}})
+}
+
+// find returns the version of a wanted item that the last document has. Of another version than the wanted one only
+// half the hash is known; the rest is zero.
+func (r *sightRecord) find(v difference.Version) (difference.Version, bool) {
+	want := sightPrefixOf(v)
+	i, exact := slices.BinarySearchFunc(r.seen, want, func(a, b sightPrefix) int { return bytes.Compare(a[:], b[:]) })
+	if exact {
+		return v, true
+	}
+	for _, j := range []int{i - 1, i} { // the document has an item once, so that its other version stands beside the wanted one
+		if j >= 0 && j < len(r.seen) && bytes.Equal(r.seen[j][:16], want[:16]) {
+			var hash feed.Hash
+			copy(hash[:], r.seen[j][16:])
+			return difference.Version{ID: v.ID, Hash: hash}, true
+		}
+	}
+	return v, false
+}
+
+// forget drops the records of feeds that this node no longer owns.
+func (ws *witnesses) forget() {
+	for key := range ws.records {
+		if v, ok := ws.owners.View(key); !ok || !v.Owns {
+			delete(ws.records, key)
+		}
+	}
+}

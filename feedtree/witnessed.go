@@ -1,0 +1,117 @@
+package feedtree
+
+import (
+	"fmt"
+	"slices"
+
+	"tidings/difference"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/internal/wire"
+)
+
+// A mark is what a certificate proves about an item. The zero mark says nothing.
+type mark struct {
+	hash     feed.Hash // the version that the owners saw; zero: they saw different ones
+	seen, of uint8     // seen owners out of so many saw that version, or any
+}
+
+// String is the provenance of the item.
+func (m mark) String() string {
+	switch {
+	case m.seen == 0:
+		return Single
+	case m.hash == feed.Hash{}:
+		return Varies
+	}
+	return fmt.Sprintf("%s %d/%d", Witnessed, m.seen, m.of)
+}
+
+// marks are the marks of a feed's items.
+type marks map[feed.ID]mark
+
+// of returns the mark of a version of an item.
+func (m marks) of(v difference.Version) mark {
+	if of := m[v.ID]; of.hash == v.Hash || of.hash == (feed.Hash{}) {
+		return of
+	}
+	return mark{}
+}
+
+// add adds what a certificate proves. A version counts as seen if enough owners saw it, and an item varies if enough
+// owners saw it, but no version of it often enough, whatever the others will see. accepted are the nodes whose
+// sightings count, and owners is the number of owners of the feed.
+func (m *marks) add(certificate []*difference.Sighting, accepted []env.PeerID, owners int) {
+	type tally struct {
+		versions map[feed.Hash]int
+		owners   int
+	}
+	needed, counted := sightingsNeeded(owners), map[env.PeerID]bool{}
+	items := map[feed.ID]*tally{}
+	for _, s := range certificate {
+		by := wire.PeerIDOf(s.Owner)
+		if counted[by] || !slices.Contains(accepted, by) {
+			continue
+		}
+		counted[by] = true
+		for _, v := range s.Seen {
+			t := items[v.ID]
+			if t == nil {
+				t = &tally{versions: map[feed.Hash]int{}}
+				items[v.ID] = t
+			}
+			t.versions[v.Hash]++
+			t.owners++
+		}
+	}
+	if needed < minWitnesses {
+		return
+	}
+	for id, t := range items {
+		var most feed.Hash
+		for hash, n := range t.versions {
+			if n > t.versions[most] {
+				most = hash
+			}
+		}
+		proven := mark{}
+		switch n := t.versions[most]; {
+		case n >= needed:
+			proven = mark{most, uint8(n), uint8(owners)}
+		case t.owners >= needed && n+owners-t.owners < needed:
+			proven = mark{seen: uint8(t.owners), of: uint8(owners)}
+		default:
+			continue
+		}
+		if *m == nil {
+			*m = marks{}
+		}
+		(*m)[id] = proven
+	}
+}
+
+// sightingsNeeded returns how many of a feed's owners must have seen the same version of an item: most of them, so that
+// no two versions can be proven.
+func sightingsNeeded(owners int) int { return owners/2 + 1 }
+
+// minWitnesses is how many owners must have seen an item: one alone is the node that reported it.
+const minWitnesses = 2
+
+// maxKnownOwners bounds the owners that a subscription remembers. The oldest is dropped.
+const maxKnownOwners = 32
+
+// certified takes the sightings of an entry. A log is read again after each restart, and its certificates may be
+// those of former owners, so the owners that this node has known are remembered.
+func (rd *reader) certified(c *channel, certificate []*difference.Sighting) {
+	v, ok := rd.owners.View(c.key)
+	if len(certificate) == 0 || !ok || v.Epoch == nil {
+		return
+	}
+	fresh := slices.DeleteFunc(slices.Clone(v.Epoch.Owners), func(id env.PeerID) bool { return slices.Contains(c.knownOwners, id) })
+	if len(fresh) > 0 {
+		known := slices.Concat(c.knownOwners, fresh)
+		c.knownOwners = known[max(0, len(known)-maxKnownOwners):]
+		rd.trusts.save(c)
+	}
+	c.window.marks.add(certificate, c.knownOwners, len(v.Epoch.Owners))
+}
