@@ -1,6 +1,7 @@
 package corona
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -61,7 +62,7 @@ func TestLostChangesAreFoundAgain(t *testing.T) {
 }
 
 // A new sequencer continues from the note of the earlier one: items are not found again, and "not
-// modified" is understood.
+// modified" is understood. It fetches the document once in full, because it vouches for what it has seen itself.
 func TestTakeoverContinuesFromTheNote(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one", "two"))
@@ -74,10 +75,13 @@ func TestTakeoverContinuesFromTheNote(t *testing.T) {
 	second := l.poller(Config{})
 	log = second.lead(site, log)
 	began := l.now
-	l.run(time.Hour, first, second)
+	l.run(2*time.Hour, first, second)
 	polls := l.asked[len(l.polls(site))-1]
 	if polls.by != second || polls.ETag != last.ETag || polls.ValidatedURL != site {
 		t.Errorf("asks with %+v, where the one before asked with %+v", polls.Request, last)
+	}
+	if full := slices.IndexFunc(l.asked, func(r asked) bool { return r.by == second && r.ETag == "" }); full < 0 {
+		t.Error("the new sequencer never asked for the document itself")
 	}
 	if st := second.Stats(); st.Items != 0 || st.Unchanged == 0 || titles(log.items) != "one two" {
 		t.Errorf("%+v, %q", st, titles(log.items))

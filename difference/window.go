@@ -273,6 +273,12 @@ func (w *Window) Entries() []Entry {
 	return entries
 }
 
+// Latest yields the items, those with the highest references first.
+func (w *Window) Latest(yield func(Entry) bool) {
+	for p := w.newest; p != nil && yield(p.Entry); p = p.older {
+	}
+}
+
 // Newest returns when the newest item arrived, or the zero time if there is none. Edits do not count.
 func (w *Window) Newest() (at time.Time) {
 	for p := w.first; p != nil; p = p.next {

@@ -1,7 +1,6 @@
 package feedtree
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -31,6 +30,7 @@ func newCertifier(m *common, entries *entries, ws *witnesses) *certifier {
 
 // certifying is what a certifier keeps of a feed.
 type certifying struct {
+	unsigned  bool                                  // an item that no publisher has signed was appended
 	marks     marks                                 // what the certificates in the log prove by today's owners
 	sightings map[env.PeerID][]*difference.Sighting // of items without a certificate; at most maxHeldSightings of an owner
 	requests  int                                   // number of requests since the last new item
@@ -53,9 +53,12 @@ func (ce *certifier) sightPause(requests int) time.Duration {
 	return ce.cfg.PollInterval / 4 << (2 * min(requests-1, 1)) << max(requests-2, 0)
 }
 
-// appended begins to ask the owners about new items of a feed that this node leads.
-func (ce *certifier) appended(c *channel) {
-	c.leader.requests, c.leader.askAt = 0, time.Time{}
+// committed begins to ask the owners about new unsigned items of a feed that this node leads.
+func (ce *certifier) committed(c *channel) {
+	if !c.leader.unsigned {
+		return
+	}
+	c.leader.unsigned, c.leader.requests, c.leader.askAt = false, 0, time.Time{}
 	ce.plan(c, ce.clock.Now())
 }
 
@@ -143,9 +146,7 @@ func (ce *certifier) check(c *channel) {
 func (ce *certifier) open(c *channel) (open []difference.Version) {
 	l, since := c.leader, ce.clock.Now().Add(-4*ce.cfg.PollInterval)
 	own := ce.witnesses.records[c.key]
-	entries := l.window.Entries()
-	slices.SortStableFunc(entries, func(a, b difference.Entry) int { return cmp.Compare(b.Ref, a.Ref) })
-	for _, e := range entries {
+	for e := range l.window.Latest {
 		version := difference.Version{ID: e.ID, Hash: e.Hash}
 		if e.Signed || l.marks.of(version) != (mark{}) || len(open) == difference.MaxSeen {
 			continue

@@ -26,6 +26,9 @@ type Application interface {
 	// ones. Each version is reported once.
 	News(key overlay.ID, changes []difference.Change, at time.Time)
 
+	// Witnessed reports items of a subscribed feed that enough owners have now seen at the origin.
+	Witnessed(key overlay.ID, items []feed.ID)
+
 	// StateChanged reports a new state of a feed's polls, as the sequencer signed it. It also reports, with the
 	// same state as before, that the feed's publisher key or its head has changed.
 	StateChanged(key overlay.ID, state []byte, at time.Time)

@@ -211,6 +211,7 @@ func (es *entries) append(c *channel, d difference.Delta, done func(ok bool)) bo
 			done(allCommitted)
 		}
 	}
+	l.unsigned = l.unsigned || slices.ContainsFunc(d.Changes, func(ch difference.Change) bool { return ch.Publication == nil })
 	for i, part := range parts {
 		err := es.owners.Append(key, bodies[i], len(part.Changes), func(seq, first uint64) owner.Hash {
 			l.window.Apply(part, es.clock.Now(), seq)

@@ -102,7 +102,8 @@ func push(s *sim.Swarm, by *sim.Peer, p *difference.Publication) (err error) {
 	return err
 }
 
-// seen returns a reader's view of a feed: title and provenance of each item by guid.
+// seen returns a reader's view of a feed: title and provenance of each item by guid. What owners have witnessed counts
+// as single here, because that depends on when they have polled.
 func seen(s *sim.Swarm, p *sim.Peer) map[string]string {
 	got := map[string]string{}
 	done := false
@@ -110,7 +111,11 @@ func seen(s *sim.Swarm, p *sim.Peer) map[string]string {
 		p.Layers().Feeds.Read(s.Key(url), func(d feedtree.Document) {
 			for _, e := range d.Entries {
 				m, _ := e.Item.Meaning("")
-				got[m.GUID] = m.Title + ", " + e.Provenance
+				by := e.Provenance
+				if strings.HasPrefix(by, feedtree.Witnessed) {
+					by = feedtree.Single
+				}
+				got[m.GUID] = m.Title + ", " + by
 			}
 			done = true
 		})

@@ -165,7 +165,7 @@ func (rd *reader) applyEntry(c *channel, e *owner.Entry, d decodedEntry, shownBe
 	if d.Pin != nil {
 		rd.trusts.consider(c, d.Pin)
 	}
-	rd.certified(c, d.sightings)
+	rd.certified(c, d.sightings, shownBefore)
 	rd.noteMissing(c, w.log.Missing()-missingBefore)
 	for _, ch := range d.Changes {
 		if p := ch.Publication; p != nil {

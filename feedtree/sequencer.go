@@ -129,7 +129,7 @@ func (sq *sequencer) Committed(key overlay.ID, e *owner.Entry, body []byte) {
 	if c := sq.feeds[key]; c != nil && c.leader != nil {
 		sq.heartbeats.published(c)
 		if e.Items > 0 {
-			sq.certifier.appended(c)
+			sq.certifier.committed(c)
 		}
 		if c.subscribed {
 			sq.deliveries.startProbation(c, e.Hash, e.At.Seq)

@@ -3,6 +3,7 @@ package feedtree
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"tidings/difference"
 	"tidings/internal/env"
@@ -40,8 +41,8 @@ func (m marks) of(v difference.Version) mark {
 
 // add adds what a certificate proves. A version counts as seen if enough owners saw it, and an item varies if enough
 // owners saw it, but no version of it often enough, whatever the others will see. accepted are the nodes whose
-// sightings count, and owners is the number of owners of the feed.
-func (m *marks) add(certificate []*difference.Sighting, accepted []env.PeerID, owners int) {
+// sightings count, and owners is the number of owners of the feed. The result is the items that are marked now.
+func (m *marks) add(certificate []*difference.Sighting, accepted []env.PeerID, owners int) (marked []feed.ID) {
 	type tally struct {
 		versions map[feed.Hash]int
 		owners   int
@@ -65,7 +66,7 @@ func (m *marks) add(certificate []*difference.Sighting, accepted []env.PeerID, o
 		}
 	}
 	if needed < minWitnesses {
-		return
+		return nil
 	}
 	for id, t := range items {
 		var most feed.Hash
@@ -87,7 +88,9 @@ func (m *marks) add(certificate []*difference.Sighting, accepted []env.PeerID, o
 			*m = marks{}
 		}
 		(*m)[id] = proven
+		marked = append(marked, id)
 	}
+	return marked
 }
 
 // sightingsNeeded returns how many of a feed's owners must have seen the same version of an item: most of them, so that
@@ -100,9 +103,10 @@ const minWitnesses = 2
 // maxKnownOwners bounds the owners that a subscription remembers. The oldest is dropped.
 const maxKnownOwners = 32
 
-// certified takes the sightings of an entry. A log is read again after each restart, and its certificates may be
-// those of former owners, so the owners that this node has known are remembered.
-func (rd *reader) certified(c *channel, certificate []*difference.Sighting) {
+// certified takes the sightings of an entry, and reports what they prove unless it was shown before. A log is read
+// again after each restart, and its certificates may be those of former owners, so the owners that this node has known
+// are remembered.
+func (rd *reader) certified(c *channel, certificate []*difference.Sighting, shownBefore bool) {
 	v, ok := rd.owners.View(c.key)
 	if len(certificate) == 0 || !ok || v.Epoch == nil {
 		return
@@ -113,5 +117,18 @@ func (rd *reader) certified(c *channel, certificate []*difference.Sighting) {
 		c.knownOwners = known[max(0, len(known)-maxKnownOwners):]
 		rd.trusts.save(c)
 	}
-	c.window.marks.add(certificate, c.knownOwners, len(v.Epoch.Owners))
+	if proven := c.window.marks.add(certificate, c.knownOwners, len(v.Epoch.Owners)); len(proven) > 0 && !shownBefore {
+		rd.app.Witnessed(c.key, proven)
+	}
+}
+
+// AtLeast reports whether a provenance is at least a required one: ByPublisher, Witnessed, or "" for any.
+func AtLeast(given, required string) bool {
+	switch required {
+	case Witnessed:
+		return given == ByPublisher || given == Varies || strings.HasPrefix(given, Witnessed)
+	case "":
+		return true
+	}
+	return given == required
 }

@@ -107,8 +107,8 @@ type SubscribeMessage struct {
 	Warning string `json:"doubt,omitempty"`
 	// Counts is the beginning of what counts on the page now, if the address says what counts.
 	Counts []string `json:"counts,omitempty"`
-	// MinProvenance, in a request to subscribe, is the minimum provenance of items that are shown: "publisher", or
-	// "" for any.
+	// MinProvenance, in a request to subscribe, is the minimum provenance of items that are shown: "publisher",
+	// "witnessed", or "any". It stays as it is if this is "".
 	MinProvenance string `json:"least,omitempty"`
 	// Tags, in a request to subscribe, replace the tags of the subscription. If it is nil, they stay.
 	Tags []string `json:"tags,omitzero"`
@@ -190,8 +190,8 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	if q.MinProvenance != "" && q.MinProvenance != ProvenancePublisher && q.MinProvenance != ProvenanceAny {
-		return nil, refuse(http.StatusBadRequest, "least must be %s or %s", ProvenancePublisher, ProvenanceAny)
+	if !IsMinProvenance(q.MinProvenance) {
+		return nil, refuse(http.StatusBadRequest, "least must be %s", MinProvenances)
 	}
 	tags := normalizeTags(q.Tags)
 	if err := checkTags(q.Tags); err != nil {
@@ -216,8 +216,8 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 }
 
 func (s *Server) apiSubscribePrivately(r *http.Request, q SubscribeMessage) (any, error) {
-	if q.MinProvenance == ProvenancePublisher {
-		return nil, refuse(http.StatusBadRequest, "items of a private feed are not signed: leave out least")
+	if q.MinProvenance != "" && q.MinProvenance != ProvenanceAny {
+		return nil, refuse(http.StatusBadRequest, "items of a private feed are not signed, and no other node sees them: leave out least")
 	}
 	if err := checkTags(q.Tags); err != nil {
 		return nil, err

@@ -80,10 +80,14 @@ func provenanceName(provenance string) string {
 
 // provenanceNote explains a provenance in one sentence, or returns "" if the word is clear.
 func provenanceNote(provenance string) string {
-	switch provenance {
-	case "single":
+	switch {
+	case provenance == "single":
 		return "One node found this on the web server, and no other node and no signature confirms it"
-	case "unconfirmed":
+	case strings.HasPrefix(provenance, ProvenanceWitnessed):
+		return "So many of the nodes that keep this feed have found this on the web server themselves"
+	case provenance == "varies":
+		return "The web server shows each node something else here"
+	case provenance == "unconfirmed":
 		return "The network says that this key belongs to the feed, and this node has not seen the key on the web server"
 	}
 	return ""

@@ -33,8 +33,7 @@ type Publishing interface {
 	Write(ctx context.Context, url string, said feed.Meaning) (PublishResult, error)
 	// Token returns the token that requests to Write must show, or "" if no request may write.
 	Token() string
-	// Require makes a subscription show only items with at least a provenance: ProvenancePublisher or
-	// ProvenanceAny. It returns when that is durable. The error is ErrNoSubscription if there is no subscription.
+	// Require makes a subscription show only items with at least a provenance: one of MinProvenances. It returns when that is durable. The error is ErrNoSubscription if there is no subscription.
 	Require(ctx context.Context, url, least string) error
 	// Trust accepts the key that a feed's owners claim for it. The error is ErrNoSubscription if there is no such
 	// claim.
@@ -44,8 +43,17 @@ type Publishing interface {
 // Minimum provenance of the items that are shown.
 const (
 	ProvenancePublisher = "publisher" // signed by its publisher
+	ProvenanceWitnessed = "witnessed" // or seen at the origin by most owners of the feed
 	ProvenanceAny       = "any"
+
+	// MinProvenances lists them for people.
+	MinProvenances = ProvenancePublisher + ", " + ProvenanceWitnessed + " or " + ProvenanceAny
 )
+
+// IsMinProvenance reports whether a text is one of MinProvenances, or "" for none.
+func IsMinProvenance(s string) bool {
+	return slices.Contains([]string{"", ProvenancePublisher, ProvenanceWitnessed, ProvenanceAny}, s)
+}
 
 // ErrNoKey is the error of a node without a publisher's key.
 var ErrNoKey = errors.New("this node has no publisher's key: run it with --publish-key")

@@ -110,7 +110,7 @@ type Channel struct {
 
 	Items      int        `json:"items"`
 	Newest     *time.Time `json:"newest"`     // when the last new item was found
-	Provenance string     `json:"provenance"` // publisher or single
+	Provenance string     `json:"provenance"` // publisher, witnessed (most items are) or single
 	// Publisher is the fingerprint of the publisher's key, as SSH writes it; "" if the feed is not published.
 	// PublisherSince is when that key began to be used.
 	Publisher      string     `json:"publisher"`

@@ -173,8 +173,9 @@ func (f *feeds) peerDied(p *Peer) {
 // An application is the application of a peer's node.
 type application struct{ p *Peer }
 
-func (r application) Deliver(d scribe.Delivery) { r.p.swarm.multicasts.arrived(r.p, d) }
-func (r application) StateChanged(overlay.ID)   {}
+func (r application) Deliver(d scribe.Delivery)       { r.p.swarm.multicasts.arrived(r.p, d) }
+func (r application) StateChanged(overlay.ID)         {}
+func (r application) Witnessed(overlay.ID, []feed.ID) {}
 
 func (r application) Fetched(_ overlay.ID, f *feed.Feed, _ corona.Offer, _ corona.State) {
 	if f != nil {

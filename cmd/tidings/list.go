@@ -163,8 +163,8 @@ func publishingFacts(c proxy.Channel, now time.Time) string {
 	if c.Publisher != "" {
 		facts = nonempty("signed by "+c.Publisher, since(c.PublisherSince, now))
 	}
-	if c.MinProvenance != "" {
-		facts = append(facts, "shows only items that the publisher has signed (--least any shows all)")
+	if what := minProvenanceText(c.MinProvenance); what != "" {
+		facts = append(facts, "shows only items that "+what+" (--least any shows all)")
 	}
 	return strings.Join(facts, " · ")
 }

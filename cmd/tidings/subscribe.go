@@ -18,7 +18,7 @@ import (
 // A subscribeCommand is "tidings subscribe".
 type subscribeCommand struct {
 	client     `embed:""`
-	Least      string   `placeholder:"WHO" help:"Show only items signed by the publisher (publisher), or all items (any, the default)."`
+	Least      string   `placeholder:"WHO" help:"Show only items signed by the publisher (publisher), only these and items that several nodes have found at the web server (witnessed), or all items (any, the default)."`
 	Private    bool     `help:"Let only this node poll the feeds, and tell no other node their addresses. An address with a user name and a password (https://USER:PASSWORD@…) is private without this flag."`
 	HeaderFile string   `placeholder:"FILE" help:"Send the headers in this file (lines like Authorization: … or Cookie: …) with each poll. The feeds are private. Other users must not be able to read the file."`
 	Tag        []string `placeholder:"NAME" help:"A tag for the feeds, in place of the tags that they have. May be repeated. --tag= removes the tags."`
@@ -27,11 +27,10 @@ type subscribeCommand struct {
 
 // Validate checks --least. An enum of kong would list "" as one of the values.
 func (c *subscribeCommand) Validate() error {
-	switch c.Least {
-	case "", proxy.ProvenancePublisher, proxy.ProvenanceAny:
-		return nil
+	if !proxy.IsMinProvenance(c.Least) {
+		return fmt.Errorf("--least must be %s, not %q", proxy.MinProvenances, c.Least)
 	}
-	return fmt.Errorf("--least must be %s or %s, not %q", proxy.ProvenancePublisher, proxy.ProvenanceAny, c.Least)
+	return nil
 }
 
 // Run subscribes, and prints for each address the address to give to a feed reader.
@@ -65,8 +64,8 @@ func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 		if err == nil && answer.Private && terminalOf(s.out).width > 0 {
 			_, err = fmt.Fprintf(s.out, "This is the private feed %s: only this node polls it. Whoever has the address above can read it.\n", answer.URL)
 		}
-		if err == nil && c.Least == proxy.ProvenancePublisher {
-			_, err = fmt.Fprintf(s.err, "Your reader gets only items that the publisher has signed. For all items: tidings subscribe --least any %s\n", proxy.ShellWord(answer.URL))
+		if what := minProvenanceText(c.Least); err == nil && what != "" {
+			_, err = fmt.Fprintf(s.err, "Your reader gets only items that %s. For all items: tidings subscribe --least any %s\n", what, proxy.ShellWord(answer.URL))
 		}
 		if err == nil && answer.Warning != "" {
 			done := "Subscribed"
@@ -181,4 +180,15 @@ func (c *unsubscribeCommand) Run(ctx context.Context, s streams) error {
 		err = errors.Join(err, told)
 	}
 	return err
+}
+
+// minProvenanceText says which items a minimum provenance lets through; "" if all.
+func minProvenanceText(least string) string {
+	switch least {
+	case proxy.ProvenancePublisher:
+		return "the publisher has signed"
+	case proxy.ProvenanceWitnessed:
+		return "the publisher has signed or several nodes have found at the web server"
+	}
+	return ""
 }

@@ -95,6 +95,9 @@ func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 			c.Provenance = feedtree.ByPublisher
 		}
 	}
+	if c.Provenance == feedtree.Single && 2*s.Witnessed > s.Items {
+		c.Provenance = feedtree.Witnessed
+	}
 	if v, ok := l.node.Owners.View(s.Key); ok && v.Epoch != nil {
 		c.Owners, c.Pollers = len(v.Epoch.Owners), 1
 		c.Subscribers = max(c.Subscribers, v.Weight)

@@ -7,6 +7,7 @@ import (
 	"tidings/cobra/firehose"
 	"tidings/corona"
 	"tidings/difference"
+	"tidings/feedtree"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay"
@@ -56,7 +57,7 @@ type nodeEvents Daemon
 func (d *nodeEvents) News(key overlay.ID, changes []difference.Change, _ time.Time) {
 	d.subscriptions.markChanged(key)
 	s, ok := d.node.Feeds.Subscription(key)
-	if ok && attributesOf(s).RequiredProvenance != "" {
+	if ok && attributesOf(s).RequiredProvenance != "" { // what needs other witnesses comes by Witnessed
 		changes = slices.DeleteFunc(slices.Clone(changes), func(c difference.Change) bool {
 			return c.Publication == nil || !s.Publisher.Valid(c.Publication.Key)
 		})
@@ -65,6 +66,22 @@ func (d *nodeEvents) News(key overlay.ID, changes []difference.Change, _ time.Ti
 		d.reportShown(s.URL, changes)
 		d.keywords.addItems(s, changes)
 	}
+}
+
+func (d *nodeEvents) Witnessed(key overlay.ID, items []feed.ID) {
+	if s, ok := d.node.Feeds.Subscription(key); !ok || attributesOf(s).RequiredProvenance != feedtree.Witnessed {
+		return
+	}
+	d.readWindow(key, func(s feedtree.Subscription, doc feedtree.Document) {
+		var changes []difference.Change
+		for _, e := range doc.Entries {
+			if e.Provenance != feedtree.ByPublisher && slices.Contains(items, e.Item.ID) {
+				changes = append(changes, difference.Change{Item: e.Item})
+			}
+		}
+		d.reportShown(s.URL, changes)
+		d.keywords.addItems(s, changes)
+	})
 }
 
 func (d *nodeEvents) Dispatched(dispatch firehose.Dispatch) bool {

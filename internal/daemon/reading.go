@@ -255,5 +255,5 @@ func withRequiredProvenance(s feedtree.Subscription, entries []feed.Entry) []fee
 	if required == "" {
 		return entries
 	}
-	return slices.DeleteFunc(entries, func(e feed.Entry) bool { return e.Provenance != required })
+	return slices.DeleteFunc(entries, func(e feed.Entry) bool { return !feedtree.AtLeast(e.Provenance, required) })
 }

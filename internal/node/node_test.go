@@ -97,6 +97,7 @@ func config(network wire.Network) node.Config {
 type nullApplication struct{}
 
 func (nullApplication) News(overlay.ID, []difference.Change, time.Time)            {}
+func (nullApplication) Witnessed(overlay.ID, []feed.ID)                            {}
 func (nullApplication) StateChanged(overlay.ID)                                    {}
 func (nullApplication) Dispatched(firehose.Dispatch) bool                          { return true }
 func (nullApplication) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State) {}

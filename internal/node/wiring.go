@@ -36,6 +36,9 @@ type Application interface {
 	// News reports items that readers see for the first time, or in a new version.
 	News(key overlay.ID, changes []difference.Change, at time.Time)
 
+	// Witnessed reports items of a subscription that enough owners of the feed have now seen at the origin.
+	Witnessed(key overlay.ID, items []feed.ID)
+
 	// StateChanged reports that the state of a subscription's polls has changed.
 	StateChanged(key overlay.ID)
 
@@ -156,6 +159,8 @@ type feedApp Node
 func (n *feedApp) News(key overlay.ID, changes []difference.Change, at time.Time) {
 	n.app.News(key, changes, at)
 }
+
+func (n *feedApp) Witnessed(key overlay.ID, items []feed.ID) { n.app.Witnessed(key, items) }
 
 func (n *feedApp) StateChanged(key overlay.ID, _ []byte, _ time.Time) { n.app.StateChanged(key) }
 

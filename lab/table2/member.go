@@ -79,14 +79,14 @@ func (noReaders) Append(_ overlay.ID, _ difference.Delta, _ *feed.Feed, done fun
 	return true
 }
 
-func (noReaders) AppendAbsorbed(overlay.ID)                {}
-func (noReaders) VisibleChanged(overlay.ID)                {}
-func (noReaders) Absorb(overlay.ID, []byte)                {}
-func (noReaders) Absorbing(overlay.ID) bool                { return false }
-func (noReaders) BranchMerged(overlay.ID)                  {}
+func (noReaders) AppendAbsorbed(overlay.ID)                    {}
+func (noReaders) VisibleChanged(overlay.ID)                    {}
+func (noReaders) Absorb(overlay.ID, []byte)                    {}
+func (noReaders) Absorbing(overlay.ID) bool                    { return false }
+func (noReaders) BranchMerged(overlay.ID)                      {}
 func (noReaders) Fetched(overlay.ID, string, *feed.Feed, bool) {}
-func (noReaders) SetState(overlay.ID, []byte, bool, bool)  {}
-func (noReaders) Fading(overlay.ID, int) []feed.ID         { return nil }
+func (noReaders) SetState(overlay.ID, []byte, bool, bool)      {}
+func (noReaders) Fading(overlay.ID, int) []feed.ID             { return nil }
 
 // noApplication is told nothing, because nobody reads.
 type noApplication struct{ node.Application }
