@@ -361,8 +361,11 @@ func (po *poller) answered(d *assignment, a env.Answer, r observation, verdict S
 	}
 }
 
-// Polls reports whether this node polls a channel regularly.
-func (po *poller) Polls(key overlay.ID) bool { return po.assignments.Get(key) != nil }
+// MayLook reports whether this node should fetch a channel's document only to confirm what others have found: it does
+// not poll the channel anyway, and was not turned away.
+func (po *poller) MayLook(key overlay.ID) bool {
+	return po.assignments.Get(key) == nil && po.Willing(key)
+}
 
 // Slot returns this node's part in the polls of a channel; ok is false if it has none.
 func (po *poller) Slot(key overlay.ID) (t Slot, ok bool) {

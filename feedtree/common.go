@@ -45,9 +45,11 @@ type Application interface {
 	// a sample of the items in the log.
 	HandOver(key overlay.ID, head *feed.Head, found []feed.Item, known []difference.Entry)
 
-	// Polls reports whether this node polls a feed regularly, and Pollers how many nodes do, as far as this node
-	// decides that.
-	Polls(key overlay.ID) bool
+	// MayLook reports whether this node should fetch a feed's document only to confirm what others have found: not if
+	// it polls the feed anyway.
+	MayLook(key overlay.ID) bool
+
+	// Pollers returns how many nodes are to poll a feed that this node leads.
 	Pollers(key overlay.ID) int
 
 	// Filter returns the changes in d, which come from another branch, that are new to this node's poller of the

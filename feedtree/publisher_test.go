@@ -274,7 +274,7 @@ func TestItemsThatCannotBeSignedArePolled(t *testing.T) {
 	n.World.Run(15 * time.Minute)
 	n.checkAll(t, large, "Headline of "+large+", single")
 	n.checkAll(t, "forgotten", "")
-	if log := leader(t, n.Swarm, url).Layers().Owners.Log(n.Key(url)); len(log) > 3 { // the head, one, large
+	if log := leader(t, n.Swarm, url).Layers().Owners.Log(n.Key(url)); len(log) > 4 { // the head, one, large, and its certificate
 		t.Errorf("%d entries in the log", len(log))
 	}
 }

@@ -33,6 +33,7 @@ type sightRecord struct {
 	at       time.Time     // when that was fetched; zero: not yet
 	wanted   []wantedSight // at most difference.MaxSeen
 	to       env.PeerID    // the sequencer that wants to know
+	looks    int           // times that the document was fetched only for a sequencer, without success
 	lookedAt time.Time     // when the document was last fetched only for a sequencer
 }
 
@@ -52,6 +53,10 @@ type wantedSight struct {
 	since time.Time // when it was asked for first
 }
 
+// maxLookDoublings bounds the pause between looks that bring no document: it begins at half a polling interval, and is
+// doubled each time.
+const maxLookDoublings = 8
+
 // saw handles a document that this node has fetched from the origin of a feed.
 func (ws *witnesses) saw(key overlay.ID, url string, doc *feed.Feed) {
 	v, ok := ws.owners.View(key)
@@ -60,6 +65,7 @@ func (ws *witnesses) saw(key overlay.ID, url string, doc *feed.Feed) {
 		return
 	}
 	r := ws.record(key)
+	r.looks = 0
 	r.at, r.seen = ws.clock.Now(), make([]sightPrefix, 0, len(doc.Items))
 	for i := range doc.Items {
 		r.seen = append(r.seen, sightPrefixOf(difference.Version{ID: doc.Items[i].ID, Hash: doc.Items[i].Hash}))
@@ -104,9 +110,10 @@ func (ws *witnesses) want(key overlay.ID, url string, to env.PeerID, items []dif
 		r.wanted = append(r.wanted, w)
 	}
 	ws.answer(key, url, r)
-	// A sequencer that lies must not be able to make its owners ask an origin all the time.
-	if len(r.wanted) > 0 && look && !ws.app.Polls(key) && (r.lookedAt.IsZero() || now.Sub(r.lookedAt) >= ws.cfg.PollInterval/2) {
+	// A sequencer that lies must not be able to make its owners ask an origin all the time, nor one that fails.
+	if pause := ws.cfg.PollInterval / 2 << min(r.looks, maxLookDoublings); len(r.wanted) > 0 && look && ws.app.MayLook(key) && (r.lookedAt.IsZero() || now.Sub(r.lookedAt) >= pause) {
 		r.lookedAt = now
+		r.looks++
 		ws.stats.Looks++
 		ws.app.Fetch(key, url)
 	}

@@ -172,7 +172,7 @@ func (n *feedApp) HandOver(key overlay.ID, head *feed.Head, found []feed.Item, k
 	n.Corona.HandOver(key, head, found, known)
 }
 
-func (n *feedApp) Polls(key overlay.ID) bool { return n.Corona.Polls(key) }
+func (n *feedApp) MayLook(key overlay.ID) bool { return n.Corona.MayLook(key) }
 
 func (n *feedApp) Pollers(key overlay.ID) int { return n.Corona.Pollers(key) }
 
