@@ -161,7 +161,7 @@ func (in *intruder) chooseUpdate(s *choices) *feedtreepb.Update {
 // An attack sends the target a message of one kind.
 type attack func(in *intruder, s *choices)
 
-var attacks = []attack{sendDigest, sendDigestAck, sendHeads, sendHeadsReply, sendBeats, sendUpdate, sendBeat, sendPush, sendPushReply, sendWitnessRequest, sendWitnessReply, sendObjection}
+var attacks = []attack{sendDigest, sendDigestAck, sendHeads, sendHeadsReply, sendBeats, sendUpdate, sendBeat, sendPush, sendPushReply, sendWitnessRequest, sendWitnessReply, sendObjection, sendSightRequest, sendSight}
 
 // runAttacks sends a member the messages that the input describes.
 func runAttacks(t *testing.T, b []byte, kinds ...attack) {
@@ -334,6 +334,31 @@ func sendWitnessReply(in *intruder, s *choices) {
 		m.Witness = w.Raw[:pick(s, len(w.Raw), len(w.Raw)-1)]
 	}
 	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_WitnessReply{WitnessReply: m}})
+}
+
+func FuzzSightRequest(f *testing.F) { fuzz(f, sendSightRequest) }
+
+// sendSightRequest sends a request that only a sequencer may make.
+func sendSightRequest(in *intruder, s *choices) {
+	m := &feedtreepb.SightRequest{Key: in.chooseKey(s), Look: s.choose(2) == 1}
+	for range pick(s, 1, 0, difference.MaxSeen, difference.MaxSeen+1) {
+		m.Items = append(m.Items, make([]byte, pick(s, 64, 0, 63, 65)))
+	}
+	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_SightRequest{SightRequest: m}})
+}
+
+func FuzzSight(f *testing.F) { fuzz(f, sendSight) }
+
+// sendSight sends a sighting that nobody has asked for, of items that do not exist. The intruder is an owner.
+func sendSight(in *intruder, s *choices) {
+	raw := make([]byte, pick(s, 0, 1, difference.MaxSighting, difference.MaxSighting+1))
+	if s.choose(4) < 3 {
+		at := in.Now().Add(pick(s, 0, -time.Hour, time.Hour, -100*365*24*time.Hour))
+		seen := make([]difference.Version, pick(s, 1, 0, difference.MaxSeen, difference.MaxSeen+1))
+		raw = difference.See(in.signer, pick(s, in.feeds[0], in.feeds[1], "http://other.example/"), seen, at).Raw
+		raw = raw[:pick(s, len(raw), len(raw)-1)]
+	}
+	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_Sight{Sight: &feedtreepb.Sight{Sighting: raw}}})
 }
 
 // A follower of a branch that has ended may learn of the other branch only by a heartbeat. It then asks nodes that

@@ -47,6 +47,8 @@ func sightPrefixOf(v difference.Version) (p sightPrefix) {
 	return p
 }
 
+func comparePrefixes(a, b sightPrefix) int { return bytes.Compare(a[:], b[:]) }
+
 // A wantedSight is a version that a sequencer asks about.
 type wantedSight struct {
 	difference.Version
@@ -70,7 +72,7 @@ func (ws *witnesses) saw(key overlay.ID, url string, doc *feed.Feed) {
 	for i := range doc.Items {
 		r.seen = append(r.seen, sightPrefixOf(difference.Version{ID: doc.Items[i].ID, Hash: doc.Items[i].Hash}))
 	}
-	slices.SortFunc(r.seen, func(a, b sightPrefix) int { return bytes.Compare(a[:], b[:]) })
+	slices.SortFunc(r.seen, comparePrefixes)
 	ws.answer(key, url, r)
 }
 
@@ -150,7 +152,7 @@ func (ws *witnesses) answer(key overlay.ID, url string, r *sightRecord) {
 // half the hash is known; the rest is zero.
 func (r *sightRecord) find(v difference.Version) (difference.Version, bool) {
 	want := sightPrefixOf(v)
-	i, exact := slices.BinarySearchFunc(r.seen, want, func(a, b sightPrefix) int { return bytes.Compare(a[:], b[:]) })
+	i, exact := slices.BinarySearchFunc(r.seen, want, comparePrefixes)
 	if exact {
 		return v, true
 	}

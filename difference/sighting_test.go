@@ -1,0 +1,86 @@
+package difference
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/difference/differencepb"
+	"tidings/internal/feed"
+	"tidings/internal/wire"
+)
+
+func TestSightingsSayWhatOwnersSaw(t *testing.T) {
+	home, away := wire.HashOf([]byte("home")), wire.HashOf([]byte("away"))
+	seen := []Version{{feed.ID{1}, feed.Hash{2}}, {feed.ID{3}, feed.Hash{4}}}
+	s := See(wire.NewSigner(keyOf(5), home), itsURL, seen, time.Unix(7, 0).UTC())
+	got, err := OpenSighting(wire.NewVerifier(home), s.Raw)
+	if err != nil || !bytes.Equal(got.Owner, public(5)) || got.URL != itsURL || !slices.Equal(got.Seen, seen) || !got.Time.Equal(s.Time) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := OpenSighting(wire.NewVerifier(away), s.Raw); !errors.Is(err, ErrSighting) {
+		t.Errorf("a sighting of another network: %v", err)
+	}
+}
+
+// The largest sighting and the largest certificate can be read, and one more version or sighting cannot.
+func TestSightingsAreBounded(t *testing.T) {
+	by := wire.NewSigner(keyOf(5), wire.HashOf([]byte("home")))
+	verify := wire.NewVerifier(wire.HashOf([]byte("home")))
+	long := "http://h.example/" + string(bytes.Repeat([]byte("a"), maxFeedURL-len("http://h.example/")))
+	largest := See(by, long, make([]Version, MaxSeen), time.Unix(7, 0))
+	if _, err := OpenSighting(verify, largest.Raw); err != nil {
+		t.Error(err)
+	}
+	if _, err := OpenSighting(verify, See(by, itsURL, make([]Version, MaxSeen+1), time.Unix(7, 0)).Raw); !errors.Is(err, ErrSighting) {
+		t.Errorf("too many versions: %v", err)
+	}
+	for n, want := range map[int]int{MaxSightings: MaxSightings, MaxSightings + 1: 0} {
+		b, err := Delta{Sightings: slices.Repeat([][]byte{largest.Raw}, n)}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, err := Decode(b); len(d.Sightings) != want || (err == nil) != (want > 0) {
+			t.Errorf("of %d sightings, %d are read: %v", n, len(d.Sightings), err)
+		}
+	}
+}
+
+// FuzzSighting checks that signing a parsed statement again gives the same statement.
+func FuzzSighting(f *testing.F) {
+	home := wire.HashOf([]byte("home"))
+	by, verify := wire.NewSigner(keyOf(5), home), wire.NewVerifier(home)
+	for _, m := range []*differencepb.Sighting{
+		{Url: itsURL, TimeMs: 7, Seen: VersionBytes(make([]Version, 2))}, {}, {Url: itsURL, Seen: [][]byte{[]byte("short")}},
+	} {
+		f.Add(wire.Encode(m))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if s, err := OpenSighting(verify, b); err == nil && bytes.Equal(s.Owner, public(5)) {
+			t.Errorf("who has not signed says %+v", s)
+		}
+		s, err := OpenSighting(verify, by.Sign(wire.DomainSighting, b).Raw)
+		if err != nil {
+			return
+		}
+		again, err := OpenSighting(verify, See(by, s.URL, s.Seen, s.Time).Raw)
+		if err != nil || again.URL != s.URL || !again.Time.Equal(s.Time) || !slices.Equal(again.Seen, s.Seen) {
+			t.Errorf("%+v became %+v, %v", s, again, err)
+		}
+	})
+}
+
+// BenchmarkSighting measures the check of a certificate of one item: three signatures.
+func BenchmarkSighting(b *testing.B) {
+	home := wire.HashOf([]byte("home"))
+	verify, raw := wire.NewVerifier(home), See(wire.NewSigner(keyOf(5), home), itsURL, make([]Version, 1), time.Unix(7, 0)).Raw
+	for b.Loop() {
+		for range 3 {
+			if _, err := OpenSighting(verify, raw); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}

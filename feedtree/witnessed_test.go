@@ -1,0 +1,138 @@
+package feedtree
+
+import (
+	"crypto/ed25519"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/difference"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/internal/wire"
+	"tidings/overlay"
+)
+
+// ownerKeys returns the signers of some owners, and their ids.
+func ownerKeys(n int) (signers []*wire.Signer, ids []env.PeerID) {
+	for i := range n {
+		seed := make([]byte, ed25519.SeedSize)
+		seed[0] = byte(i + 1)
+		s := wire.NewSigner(ed25519.NewKeyFromSeed(seed), network)
+		signers, ids = append(signers, s), append(ids, s.PeerID())
+	}
+	return signers, ids
+}
+
+// A version counts as seen if most owners saw the same one; an item varies if they cannot agree any more.
+func TestMarks(t *testing.T) {
+	signers, owners := ownerKeys(6)
+	const a, b, c = 1, 2, 3 // versions; 0: the owner has not seen the item
+	for _, test := range []struct {
+		what   string
+		owners int
+		saw    []byte // by owner
+		want   string // of version a
+	}{
+		{"nobody", 5, nil, "single"},
+		{"two of five", 5, []byte{a, a}, "single"},
+		{"three of five", 5, []byte{a, 0, a, 0, a}, "witnessed 3/5"},
+		{"all", 5, []byte{a, a, a, a, a}, "witnessed 5/5"},
+		{"three saw another version", 5, []byte{a, b, b, b}, "single"},
+		{"two and two, one has not looked", 5, []byte{a, a, b, b}, "single"},
+		{"no version can win", 5, []byte{a, b, c, b, c}, "varies"},
+		{"each another one", 5, []byte{a, b, c}, "single"},
+		{"each another one of four", 5, []byte{a, b, c, 4}, "varies"},
+		{"one owner alone", 1, []byte{a}, "single"},
+		{"two of two", 2, []byte{a, a}, "witnessed 2/2"},
+		{"one of two", 2, []byte{a}, "single"},
+		{"two that differ", 2, []byte{a, b}, "varies"},
+		{"a stranger", 2, []byte{a, 0, a, a}, "single"},
+	} {
+		var certificate []*difference.Sighting
+		for i, version := range test.saw {
+			if version != 0 {
+				certificate = append(certificate, difference.See(signers[i], benchURL, []difference.Version{{ID: feed.ID{9}, Hash: feed.Hash{version}}}, time.Unix(1, 0)))
+			}
+		}
+		certificate = append(certificate, certificate...) // nobody counts twice
+		var m marks
+		m.add(certificate, owners[:test.owners], test.owners)
+		if got := m.of(difference.Version{ID: feed.ID{9}, Hash: feed.Hash{a}}).String(); got != test.want {
+			t.Errorf("%s: %s, want %s", test.what, got, test.want)
+		}
+		if got := m.of(difference.Version{ID: feed.ID{9}, Hash: feed.Hash{77}}).String(); got != "single" && got != "varies" {
+			t.Errorf("%s: a version that nobody saw is %s", test.what, got)
+		}
+	}
+}
+
+func TestAtLeast(t *testing.T) {
+	for given, want := range map[string][3]bool{ // publisher, witnessed, any
+		ByPublisher: {true, true, true}, "witnessed 3/5": {false, true, true}, Varies: {false, true, true},
+		Single: {false, false, true}, Unconfirmed: {false, false, true}, Revoked: {false, false, true},
+	} {
+		for i, required := range []string{ByPublisher, Witnessed, ""} {
+			if AtLeast(given, required) != want[i] {
+				t.Errorf("%s, required: %q", given, required)
+			}
+		}
+	}
+}
+
+// An owner signs what it has fetched itself, and another version than the wanted one only if it has fetched that
+// after the request.
+func TestOwnersSignWhatTheyHaveFetched(t *testing.T) {
+	b := newBench(t)
+	var told []difference.Version
+	ws := &witnesses{common: b.common, records: map[overlay.ID]*sightRecord{}, certify: func(_ *channel, s *difference.Sighting) { told = append(told, s.Seen...) }}
+	b.channel(key, benchURL)
+	version := func(id, hash byte) difference.Version {
+		return difference.Version{ID: feed.ID{id}, Hash: feed.Hash{hash}}
+	}
+	fetched := func(of ...difference.Version) {
+		r := ws.record(key)
+		r.at, r.seen = b.now, nil
+		for _, v := range of {
+			r.seen = append(r.seen, sightPrefixOf(v))
+		}
+		slices.SortFunc(r.seen, comparePrefixes)
+		ws.answer(key, benchURL, r)
+	}
+	check := func(what string, want ...difference.Version) {
+		t.Helper()
+		if !slices.Equal(told, want) {
+			t.Errorf("%s: %v, want %v", what, told, want)
+		}
+		told = nil
+	}
+	self := b.signer.PeerID()
+	fetched(version(1, 1), version(2, 1), version(3, 1))
+	b.now = b.now.Add(time.Second)
+	ws.want(key, benchURL, self, []difference.Version{version(1, 1), version(2, 2), version(4, 1)}, false)
+	check("at once", version(1, 1))
+	fetched(version(1, 1), version(2, 1), version(4, 1))
+	check("after the next fetch", version(2, 1), version(4, 1))
+	fetched(version(2, 2))
+	check("answered items")
+
+	// It fetches only to confirm at most once in half an interval, and the less often the longer nothing comes.
+	b.fetches = nil
+	for range 100 {
+		ws.want(key, benchURL, self, []difference.Version{version(5, 1)}, true)
+		b.now = b.now.Add(b.cfg.PollInterval / 10)
+	}
+	if n := len(b.fetches); n != 4 { // after 0, 1, 3 and 7 half intervals
+		t.Errorf("%d looks in ten intervals", n)
+	}
+}
+
+// The owners behind the pollers look for themselves, as many as are lacking.
+func TestACertifierAsksNoMoreThanItNeeds(t *testing.T) {
+	for requests, want := range map[int]time.Duration{1: 1, 2: 4, 3: 8, 4: 16, 5: 32} {
+		ce := &certifier{common: &common{cfg: Config{PollInterval: 4}}}
+		if got := ce.sightPause(requests); got != want {
+			t.Errorf("after %d requests: %d, want %d", requests, got, want)
+		}
+	}
+}
