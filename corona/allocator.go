@@ -77,8 +77,9 @@ type allocated struct {
 	*channelBudget
 	*allocation
 	*estimates
-	readers  int
-	interval time.Duration // between two polls of one node
+	readers   int
+	witnesses int           // nodes that fetch each new document, pollers included
+	interval  time.Duration // between two polls of one node
 }
 
 // allocation is what has been decided about a channel.
@@ -278,7 +279,7 @@ func (a *allocator) publishShare(leaders []allocated, channels []honeycomb.Chann
 	polled := make([]float64, 0, len(leaders))
 	for _, l := range leaders {
 		if l.factors != nil && !a.permits.awaitsGrant(l.channelBudget, now) {
-			then, polled = append(then, *l.factors), append(polled, float64(a.servingPollers(l)))
+			then, polled = append(then, *l.factors), append(polled, a.pollsOf(l, now))
 			t.DecidedSubscribers += l.factors.Subscribers
 		}
 	}
@@ -289,6 +290,13 @@ func (a *allocator) publishShare(leaders []allocated, channels []honeycomb.Chann
 		a.log.Error("summary of feeds could not be sent to other nodes", "err", err)
 	}
 	return t.With(remote)
+}
+
+// pollsOf is the number of polls of a channel in an interval, those included that only confirm a new document.
+func (a *allocator) pollsOf(l allocated, now time.Time) float64 {
+	n := a.servingPollers(l)
+	updates := min(float64(l.interval)/float64(max(l.updateRate.interval(now), 1)), 1)
+	return float64(n) + float64(max(l.witnesses-n, 0))*updates
 }
 
 // servingPollers is the number of nodes that poll a channel.

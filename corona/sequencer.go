@@ -344,7 +344,11 @@ func (sq *sequencer) active() []allocated {
 	of := make([]allocated, 0, len(sq.leaders))
 	for _, l := range sq.leaders {
 		if l.pollers > 0 {
-			of = append(of, allocated{&l.channelBudget, &l.allocation, &l.estimates, sq.readers(l), l.interval})
+			witnesses := sq.cfg.Witnesses
+			if l.page {
+				witnesses = 0 // each poller knows a page's noise in its own way
+			}
+			of = append(of, allocated{&l.channelBudget, &l.allocation, &l.estimates, sq.readers(l), witnesses, l.interval})
 		}
 	}
 	slices.SortFunc(of, func(a, b allocated) int { return bytes.Compare(a.key[:], b.key[:]) })

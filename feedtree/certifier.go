@@ -167,7 +167,7 @@ func (ce *certifier) open(c *channel) (open []difference.Version) {
 // request asks the owners about items. Owners are the first in a feed's wedge, so those behind its pollers look for
 // themselves if the pollers alone are too few; after a polling interval, all that have not answered do.
 func (ce *certifier) request(c *channel, owners []env.PeerID, open []difference.Version) {
-	pollers, needed := ce.app.Pollers(c.key), sightingsNeeded(len(owners))
+	pollers, needed := ce.app.Pollers(c.key), SightingsNeeded(len(owners))
 	for i, owner := range owners {
 		lacking := slices.DeleteFunc(slices.Clone(open), func(v difference.Version) bool {
 			_, ok := sightingOf(c.leader.sightings[owner], v.ID)

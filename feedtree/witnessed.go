@@ -47,7 +47,7 @@ func (m *marks) add(certificate []*difference.Sighting, accepted []env.PeerID, o
 		versions map[feed.Hash]int
 		owners   int
 	}
-	needed, counted := sightingsNeeded(owners), map[env.PeerID]bool{}
+	needed, counted := SightingsNeeded(owners), map[env.PeerID]bool{}
 	items := map[feed.ID]*tally{}
 	for _, s := range certificate {
 		by := wire.PeerIDOf(s.Owner)
@@ -93,9 +93,9 @@ func (m *marks) add(certificate []*difference.Sighting, accepted []env.PeerID, o
 	return marked
 }
 
-// sightingsNeeded returns how many of a feed's owners must have seen the same version of an item: most of them, so that
+// SightingsNeeded returns how many of a feed's owners must have seen the same version of an item: most of them, so that
 // no two versions can be proven.
-func sightingsNeeded(owners int) int { return owners/2 + 1 }
+func SightingsNeeded(owners int) int { return owners/2 + 1 }
 
 // minWitnesses is how many owners must have seen an item: one alone is the node that reported it.
 const minWitnesses = 2

@@ -75,6 +75,9 @@ func coronaConfig(network wire.Network) corona.Config {
 	case "rank":
 		c.Cut = honeycomb.Ranks
 	}
+	if network.Owners > 1 {
+		c.Witnesses = feedtree.SightingsNeeded(network.Owners)
+	}
 	if o, err := honeycomb.ParseObjective(network.Objective); err == nil { // Network.Check has checked it
 		c.Objective = o
 	}
