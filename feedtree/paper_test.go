@@ -147,7 +147,7 @@ func TestAClientDetectsAGapInTheSequenceNumbers(t *testing.T) {
 	s.World.Run(5 * time.Minute)
 	before := reader.Layers().Feeds.Stats()
 	s.Partition(hosts(reader))
-	s.World.Run(4 * time.Minute) // so that scribe no longer repeats what was sent, nor keeps it for new children
+	s.World.Run(5 * time.Minute) // so that scribe no longer repeats what was sent, nor keeps it for new children
 	s.Heal()
 	s.World.Run(5 * time.Minute)
 	after := reader.Layers().Feeds.Stats()
