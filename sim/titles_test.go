@@ -46,11 +46,11 @@ func (s *Swarm) titles(url string) (titles []string) {
 	return slices.Compact(titles)
 }
 
-// entries returns the number of entries that the feed's log has.
+// entries returns the number of entries that the feed's log has, without the certificate of the items.
 func (s *Swarm) entries(url string) (n int) {
 	for _, p := range s.Live() {
 		if v, ok := p.node.Owners.View(s.Key(url)); ok && v.Leads {
-			n = len(p.node.Owners.Log(s.Key(url)))
+			n = len(p.node.Owners.Log(s.Key(url))) - 1
 		}
 	}
 	return n
