@@ -31,7 +31,7 @@ func newCertifier(m *common, entries *entries, ws *witnesses) *certifier {
 // certifying is what a certifier keeps of a feed.
 type certifying struct {
 	unsigned  bool                                  // an item that no publisher has signed was appended
-	marks     marks                                 // what the certificates in the log prove by today's owners
+	marks     marks                                 // items that have a certificate
 	sightings map[env.PeerID][]*difference.Sighting // of items without a certificate; at most maxHeldSightings of an owner
 	requests  int                                   // number of requests since the last new item
 	askAt     time.Time                             // when the next request is due

@@ -93,6 +93,14 @@ func (m *marks) add(certificate []*difference.Sighting, accepted []env.PeerID, o
 	return marked
 }
 
+// signersOf returns the signers of sightings.
+func signersOf(of []*difference.Sighting) (ids []env.PeerID) {
+	for _, s := range of {
+		ids = append(ids, wire.PeerIDOf(s.Owner))
+	}
+	return ids
+}
+
 // SightingsNeeded returns how many of a feed's owners must have seen the same version of an item: most of them, so that
 // no two versions can be proven.
 func SightingsNeeded(owners int) int { return owners/2 + 1 }
