@@ -75,7 +75,7 @@ func (m *marks) add(certificate []*difference.Sighting, accepted []env.PeerID, o
 				most = hash
 			}
 		}
-		proven := mark{}
+		var proven mark
 		switch n := t.versions[most]; {
 		case n >= needed:
 			proven = mark{most, uint8(n), uint8(owners)}
