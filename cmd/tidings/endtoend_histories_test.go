@@ -330,7 +330,7 @@ func (r *replay) compareMarks(f *feed.Feed) error {
 		if err != nil {
 			return err
 		}
-		marked := strings.Contains(string(it.Raw), "single, withdrawn<")
+		marked := strings.Contains(string(it.Raw), ", withdrawn<")
 		if r.kind != "" && marked != (r.kind == withdrawals && m.Title == r.name+" 2") {
 			return fmt.Errorf("%q is marked as withdrawn: %v", m.Title, marked)
 		}
