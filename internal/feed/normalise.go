@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/html"
+
+	"tidings/internal/markup"
 )
 
 // appendVisible appends what a reader sees of HTML: its text without white space, the targets of links, and the
@@ -19,7 +21,7 @@ func appendVisible(dst []byte, s string) []byte {
 	if strings.IndexByte(s, '<') < 0 {
 		return appendNonSpace(dst, html.UnescapeString(s))
 	}
-	z := html.NewTokenizer(strings.NewReader(s))
+	z := markup.NewTokenizer([]byte(s), false)
 	hidden := ""
 	for {
 		switch z.Next() {

@@ -4,7 +4,9 @@ import (
 	"strings"
 
 	"golang.org/x/net/html"
+
 	"golang.org/x/net/html/atom"
+	"tidings/internal/markup"
 )
 
 // PlainTitle returns a title as people read it, on one line. Nobody says whether a title is HTML, and many are escaped
@@ -22,7 +24,7 @@ func PlainTitle(title string) string {
 		parts []string
 		open  []startTag
 	)
-	for z := html.NewTokenizer(strings.NewReader(title)); ; {
+	for z := markup.NewTokenizer([]byte(title), false); ; {
 		kind := z.Next()
 		part := string(z.Raw())
 		if kind == html.ErrorToken {

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/html"
+
+	"tidings/internal/markup"
 )
 
 // A resolver makes the addresses of a document or an item absolute, up to a bound.
@@ -134,7 +136,7 @@ func (r *resolver) html(doc string) string {
 		b       strings.Builder
 		hasBase bool // the first <base> counts (HTML, 4.2.3)
 	)
-	for z := html.NewTokenizer(strings.NewReader(doc)); ; {
+	for z := markup.NewTokenizer([]byte(doc), false); ; {
 		kind, raw := z.Next(), string(z.Raw())
 		switch kind {
 		case html.ErrorToken:

@@ -13,8 +13,10 @@ type scope []Binding
 
 // find returns the index of a prefix's binding, or -1.
 func (s scope) find(prefix []byte) int {
+	n := len(prefix)
 	for i := len(s) - 1; i >= 0; i-- {
-		if s[i].Prefix == string(prefix) {
+		// Most prefixes differ in length or at the end.
+		if p := s[i].Prefix; len(p) == n && (n == 0 || p[n-1] == prefix[n-1] && p == string(prefix)) {
 			return i
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"strings"
 
 	"golang.org/x/net/html"
+
 	"golang.org/x/net/html/atom"
+	"tidings/internal/markup"
 )
 
 // AppendText appends the text of HTML, or plain text, as a reader sees it. Inline elements such as <b> do not
@@ -17,7 +19,7 @@ func AppendText(dst []byte, s string) []byte {
 		}
 		return append(dst, s...)
 	}
-	z := html.NewTokenizer(strings.NewReader(s))
+	z := markup.NewTokenizer([]byte(s), false)
 	var hidden atom.Atom
 	for {
 		kind := z.Next()
