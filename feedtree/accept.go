@@ -21,6 +21,7 @@ type acceptor struct {
 	pusher       *pusher
 	entries      *entries
 	cal          plans // feeds whose owners are to be asked again for witnesses of a new key
+	spread       func(c *channel, p *difference.Publication)
 }
 
 func newAcceptor(m *common, questions *keyQuestions, pusher *pusher, entries *entries) *acceptor {
@@ -149,6 +150,7 @@ func (ac *acceptor) accept(c *channel, p *difference.Publication, to env.Peer) {
 	case v.repeated: // the answer follows with the entry
 	case p.Item == nil:
 		l.hearPublisher(p, now, now)
+		ac.spread(c, p)
 		ac.refusals.forget(c.url, p, now)
 		answer(feedtreepb.PushReply_COMMITTED, "")
 	case len(l.accepted) >= ac.owners.Room(c.key):

@@ -24,6 +24,7 @@ type FeedTree struct {
 	*deliveries    // what comes down the trees, and who withholds it
 	*auditor       // comparisons of logs with parents and owners
 	*keyQuestions  // questions to origins about publishers' keys
+	*statements    // what publishers say themselves
 	*trusts        // publishers' keys that this node trusts
 	*entries       // entries, as they are written and read
 	*witnesses     // what this node has seen of the feeds that it owns
@@ -56,12 +57,14 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 	f.keyQuestions = newKeyQuestions(m)
 	f.witnesses = &witnesses{common: m, records: map[overlay.ID]*sightRecord{}}
 	f.certifier = newCertifier(m, f.entries, f.witnesses)
+	f.statements = newStatements(m, f.repairer)
 	f.trusts = newTrusts(m, f.keyQuestions)
 	f.pusher = newPusher(m)
-	f.reader = newReader(m, f.cutOffs, f.repairer, f.trusts, f.entries, f.pusher)
+	f.reader = newReader(m, f.cutOffs, f.repairer, f.trusts, f.entries, f.pusher, f.statements)
 	f.subscriptions = &subscriptions{m, e.Store, f.cutOffs, f.repairer, f.trusts, f.reader}
 	f.trusts.save = f.subscriptions.saveTrust
 	f.acceptor = newAcceptor(m, f.keyQuestions, f.pusher, f.entries)
+	f.acceptor.spread = f.statements.spread
 	f.sequencer = &sequencer{m, f.entries, f.cutOffs, f.heartbeats, f.deliveries, f.acceptor, f.certifier}
 	f.reader.absorb = f.sequencer.Absorb
 	f.ticks = m.newPlans(f.tick)
@@ -97,6 +100,7 @@ func (f *FeedTree) tick(overlay.ID) {
 	f.reader.handOverItems(all, now)
 	f.deliveries.forgetReputations(now)
 	f.witnesses.forget()
+	f.statements.checkAll(all, now)
 	f.ticks.add(f.after(env.Jitter(f.rand, f.cfg.DigestInterval)), overlay.ID{})
 }
 
@@ -133,6 +137,8 @@ func (f *FeedTree) Deliver(d scribe.Delivery) {
 		err = f.onObjection(n.GetObjection())
 	case shadowed != nil:
 		err = f.deliveries.onHead(shadowed, n.GetBeat()) // fails if the news is no heartbeat
+	case n.GetStatement() != nil:
+		err = f.statements.onStatement("", n.GetStatement())
 	case n.GetBeat() != nil:
 		err = f.heartbeats.onBeat(n.GetBeat())
 	default:
@@ -162,6 +168,9 @@ func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 	case *feedtreepb.Message_Beats:
 		for i := 0; i < len(b.Beats.Beats) && err == nil; i++ {
 			err = f.heartbeats.onBeat(b.Beats.Beats[i])
+		}
+		for i := 0; i < len(b.Beats.Statements) && err == nil; i++ {
+			err = f.statements.onStatement(from, b.Beats.Statements[i])
 		}
 	case *feedtreepb.Message_Push:
 		err = f.acceptor.onPush(from, b.Push, false)

@@ -41,7 +41,7 @@ func FuzzMessage(f *testing.F) {
 		{Body: &feedtreepb.Message_Digest{Digest: &feedtreepb.Digest{Nonce: 1, Count: 2, Digest: 3}}},
 		{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: []*feedtreepb.Head{{Key: key[:], Head: 1}}}}},
 		{Body: &feedtreepb.Message_HeadsReply{HeadsReply: &feedtreepb.HeadsReply{Different: [][]byte{key[:]}, Unknown: [][]byte{key[:]}}}},
-		{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: [][]byte{{1}}}}},
+		{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: [][]byte{{1}}, Statements: [][]byte{{1}}}}},
 		{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: []byte{1}, Record: []byte{2}}}},
 		{Body: &feedtreepb.Message_PushReply{PushReply: &feedtreepb.PushReply{Hash: key[:], Verdict: feedtreepb.PushReply_GAP, Pubseq: 3, Reason: "words"}}},
 		{Body: &feedtreepb.Message_WitnessRequest{WitnessRequest: &feedtreepb.WitnessRequest{Key: key[:], Publisher: key[:]}}},
@@ -69,6 +69,7 @@ func FuzzNews(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: []byte{1}}}))
 	f.Add(wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Objection{Objection: []byte{1}}}))
+	f.Add(wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Statement{Statement: []byte{1}}}))
 	f.Add(wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Update{Update: &feedtreepb.Update{Entry: []byte{1}, Body: []byte{2}, Epoch: []byte{3}}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n, err := parseNews(b)

@@ -247,6 +247,13 @@ func sendBeats(in *intruder, s *choices) {
 	for range pick(s, 1, 0, 3, 64, 65) {
 		m.Beats = append(m.Beats, in.chooseBeat(s))
 	}
+	for range pick(s, 0, 1, 16, 17) {
+		p, err := difference.Publish(in.liar.Key(), pick(s, in.feeds[0], "http://other.example/"), s.number(), feed.Hash{1}, in.Now(), nil)
+		if err != nil {
+			continue
+		}
+		m.Statements = append(m.Statements, p.Raw[:pick(s, len(p.Raw), len(p.Raw)-1)])
+	}
 	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: m}})
 }
 

@@ -116,7 +116,7 @@ func (a *auditor) compare(all []*channel, now time.Time) {
 func (a *auditor) onDigest(from env.PeerID, m *feedtreepb.Digest) {
 	var count uint32
 	var digest uint64
-	var beats [][]byte
+	var beats, statements [][]byte
 	now := a.clock.Now()
 	// Heartbeats since the child's last digest are sent, and some older ones, because the last answer may have been
 	// lost.
@@ -124,6 +124,9 @@ func (a *auditor) onDigest(from env.PeerID, m *feedtreepb.Digest) {
 	for _, key := range a.scribe.GroupsOf(from) {
 		if c := a.feeds[key]; c != nil && c.beat != nil && now.Sub(c.beat.receivedAt) < since {
 			beats = append(beats, c.beat.raw)
+		}
+		if c := a.feeds[key]; c != nil && c.statement != nil && now.Sub(c.statedAt) < since {
+			statements = append(statements, c.statement.Raw)
 		}
 		if _, keeps := a.owners.View(key); keeps {
 			count++
@@ -136,6 +139,9 @@ func (a *auditor) onDigest(from env.PeerID, m *feedtreepb.Digest) {
 	}}})
 	for chunk := range slices.Chunk(beats, maxBeats/2) {
 		a.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: chunk}}})
+	}
+	for chunk := range slices.Chunk(statements, maxStatements) {
+		a.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Statements: chunk}}})
 	}
 }
 

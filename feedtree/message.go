@@ -42,6 +42,8 @@ func parseNews(b []byte) (*feedtreepb.News, error) {
 		valid = within(b.Update.Entry, maxEntry) && len(b.Update.Body) <= maxInline
 	case *feedtreepb.News_Beat:
 		valid = within(b.Beat, maxBeat)
+	case *feedtreepb.News_Statement:
+		valid = within(b.Statement, maxStatement)
 	case *feedtreepb.News_Objection:
 		valid = within(b.Objection, maxBeat)
 	}
@@ -66,7 +68,8 @@ func parse(body []byte) (*feedtreepb.Message, error) {
 	case *feedtreepb.Message_HeadsReply:
 		valid = each(b.HeadsReply.Different, maxHeads, isKey) && each(b.HeadsReply.Unknown, maxHeads, isKey)
 	case *feedtreepb.Message_Beats:
-		valid = each(b.Beats.Beats, maxBeats, func(raw []byte) bool { return within(raw, maxBeat) })
+		valid = each(b.Beats.Beats, maxBeats, func(raw []byte) bool { return within(raw, maxBeat) }) &&
+			each(b.Beats.Statements, maxStatements, func(raw []byte) bool { return within(raw, maxStatement) })
 	case *feedtreepb.Message_Push:
 		valid = within(b.Push.Publication, difference.MaxPublication)
 	case *feedtreepb.Message_PushReply:

@@ -439,7 +439,7 @@ func TestFetchedItemsAreShownOnce(t *testing.T) {
 	b := newBench(t)
 	o := &cutOffs{b.common}
 	rp := newRepairer(b.common, o)
-	rd := newReader(b.common, o, rp, newTrusts(b.common, newKeyQuestions(b.common)), &entries{b.common, b}, newPusher(b.common))
+	rd := newReader(b.common, o, rp, newTrusts(b.common, newKeyQuestions(b.common)), &entries{b.common, b}, newPusher(b.common), newStatements(b.common, rp))
 	b.follow()
 	doc := &feed.Feed{Items: []feed.Item{version(t, "A")}}
 	for range 2 {

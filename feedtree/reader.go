@@ -21,12 +21,13 @@ type reader struct {
 	trusts   *trusts
 	entries  *entries
 	pusher   *pusher
+	spoken   *statements
 	absorb   func(key overlay.ID, body []byte) // appends items to the log of a feed that this node leads
 	cal      plans                             // feeds whose logs were on the disk at the start, and are to be read
 }
 
-func newReader(m *common, cutOffs *cutOffs, repairer *repairer, trusts *trusts, entries *entries, pusher *pusher) *reader {
-	rd := &reader{common: m, cutOffs: cutOffs, repairer: repairer, trusts: trusts, entries: entries, pusher: pusher}
+func newReader(m *common, cutOffs *cutOffs, repairer *repairer, trusts *trusts, entries *entries, pusher *pusher, spoken *statements) *reader {
+	rd := &reader{common: m, cutOffs: cutOffs, repairer: repairer, trusts: trusts, entries: entries, pusher: pusher, spoken: spoken}
 	rd.cal = m.feedPlans(func(c *channel) {
 		if c.subscribed {
 			rd.sync(c, nil)
@@ -166,6 +167,7 @@ func (rd *reader) applyEntry(c *channel, e *owner.Entry, d decodedEntry, shownBe
 		rd.trusts.consider(c, d.Pin)
 	}
 	rd.certified(c, d.sightings, shownBefore)
+	rd.spoken.applied(c, &d.Delta, e.Time)
 	rd.noteMissing(c, w.log.Missing()-missingBefore)
 	for _, ch := range d.Changes {
 		if p := ch.Publication; p != nil {

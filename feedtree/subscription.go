@@ -81,6 +81,7 @@ func (su *subscriptions) Subscribe(url string, weight int, attributes []byte, do
 // join enters the trees of a feed, makes sure that the feed has owners, and pulls its log.
 func (su *subscriptions) join(c *channel) {
 	c.confirmed, c.heardAt = su.clock.Now(), su.clock.Now()
+	c.stated = stated{listening: c.confirmed}
 	su.owners.Follow(c.key, c.url)
 	su.scribe.Join(c.key, c.weight)
 	su.scribe.Join(shadowOf(c.key), 1)
@@ -141,6 +142,10 @@ type Subscription struct {
 	Led       bool      // the node is the feed's sequencer
 	Repairing bool      // entries are missing and being pulled
 	Lacks     uint64    // number of publications missing from the kept part of the log
+	// Unseen is the number of publications that the publisher has stated and the log lacks at its end, since
+	// UnseenSince. Silent is when the publisher last spoke, if it is overdue by its own promise.
+	Unseen              uint64
+	UnseenSince, Silent time.Time
 	// Unreadable is the number of entries in the kept part of the log that this node cannot read, or cannot read
 	// completely.
 	Unreadable int
@@ -173,6 +178,9 @@ func (su *subscriptions) subscription(c *channel) Subscription {
 		Confirmed: c.confirmed, Heard: c.heardAt, Alone: c.alone, Led: c.leader != nil, Repairing: c.repair != nil,
 		Lacks: c.window.log.Missing(), Unreadable: len(c.window.unreadable), State: c.state,
 		Publisher: c.trust, Doubt: c.doubt, Seen: c.keyCheck.publisher.Key, SeenAt: c.keyCheck.seenAt, Objectors: len(c.keyCheck.objectors),
+	}
+	if s.Unseen, s.UnseenSince = c.unseen, c.unseenFrom; c.silent {
+		s.Silent = c.spokeAt()
 	}
 	if pin := c.window.log.Pin(); s.Publisher != nil && pin != nil && pin.Seq > s.Publisher.Seq && c.trust.Valid(pin.Key) {
 		counted := *c.trust

@@ -115,7 +115,9 @@ type Channel struct {
 	// PublisherSince is when that key began to be used.
 	Publisher      string     `json:"publisher"`
 	PublisherSince *time.Time `json:"publisher_since"`
-	Published      uint64     `json:"published"` // number of the publisher's last item
+	// PublisherSilent is when the publisher last spoke, if it has promised to speak more often.
+	PublisherSilent *time.Time `json:"publisher_silent_since,omitempty"`
+	Published       uint64     `json:"published"` // number of the publisher's last item
 	// FormerKeys holds the earlier keys, the latest first. KeyChange describes for people how the present key
 	// replaced the last one, which happened at PublisherSince.
 	FormerKeys []FormerKey `json:"former"`

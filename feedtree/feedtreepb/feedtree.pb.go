@@ -94,6 +94,7 @@ type News struct {
 	//	*News_Update
 	//	*News_Beat
 	//	*News_Objection
+	//	*News_Statement
 	News          isNews_News `protobuf_oneof:"news"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -163,6 +164,15 @@ func (x *News) GetObjection() []byte {
 	return nil
 }
 
+func (x *News) GetStatement() []byte {
+	if x != nil {
+		if x, ok := x.News.(*News_Statement); ok {
+			return x.Statement
+		}
+	}
+	return nil
+}
+
 type isNews_News interface {
 	isNews_News()
 }
@@ -179,11 +189,17 @@ type News_Objection struct {
 	Objection []byte `protobuf:"bytes,3,opt,name=objection,proto3,oneof"` // an envelope, domain tidings/witness/1; in both trees
 }
 
+type News_Statement struct {
+	Statement []byte `protobuf:"bytes,4,opt,name=statement,proto3,oneof"` // a publisher's statement that nothing is new: an envelope, domain tidings/publication/1, without an item
+}
+
 func (*News_Update) isNews_News() {}
 
 func (*News_Beat) isNews_News() {}
 
 func (*News_Objection) isNews_News() {}
+
+func (*News_Statement) isNews_News() {}
 
 // Update is a new entry of a feed's log.
 type Update struct {
@@ -769,10 +785,11 @@ func (x *HeadsReply) GetUnknown() [][]byte {
 	return nil
 }
 
-// Beats carries heartbeats: envelopes in the domain tidings/beat/1.
+// Beats carries heartbeats of sequencers, envelopes in the domain tidings/beat/1, and statements of publishers.
 type Beats struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Beats         [][]byte               `protobuf:"bytes,1,rep,name=beats,proto3" json:"beats,omitempty"` // at most 64
+	Beats         [][]byte               `protobuf:"bytes,1,rep,name=beats,proto3" json:"beats,omitempty"`           // at most 64
+	Statements    [][]byte               `protobuf:"bytes,2,rep,name=statements,proto3" json:"statements,omitempty"` // of publishers, as in News; at most 16
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -810,6 +827,13 @@ func (*Beats) Descriptor() ([]byte, []int) {
 func (x *Beats) GetBeats() [][]byte {
 	if x != nil {
 		return x.Beats
+	}
+	return nil
+}
+
+func (x *Beats) GetStatements() [][]byte {
+	if x != nil {
+		return x.Statements
 	}
 	return nil
 }
@@ -1377,11 +1401,12 @@ var File_feedtree_proto protoreflect.FileDescriptor
 
 const file_feedtree_proto_rawDesc = "" +
 	"\n" +
-	"\x0efeedtree.proto\x12\x10tidings.feedtree\"x\n" +
+	"\x0efeedtree.proto\x12\x10tidings.feedtree\"\x98\x01\n" +
 	"\x04News\x122\n" +
 	"\x06update\x18\x01 \x01(\v2\x18.tidings.feedtree.UpdateH\x00R\x06update\x12\x14\n" +
 	"\x04beat\x18\x02 \x01(\fH\x00R\x04beat\x12\x1e\n" +
-	"\tobjection\x18\x03 \x01(\fH\x00R\tobjectionB\x06\n" +
+	"\tobjection\x18\x03 \x01(\fH\x00R\tobjection\x12\x1e\n" +
+	"\tstatement\x18\x04 \x01(\fH\x00R\tstatementB\x06\n" +
 	"\x04news\"H\n" +
 	"\x06Update\x12\x14\n" +
 	"\x05entry\x18\x01 \x01(\fR\x05entry\x12\x12\n" +
@@ -1423,9 +1448,12 @@ const file_feedtree_proto_rawDesc = "" +
 	"\n" +
 	"HeadsReply\x12\x1c\n" +
 	"\tdifferent\x18\x01 \x03(\fR\tdifferent\x12\x18\n" +
-	"\aunknown\x18\x02 \x03(\fR\aunknown\"\x1d\n" +
+	"\aunknown\x18\x02 \x03(\fR\aunknown\"=\n" +
 	"\x05Beats\x12\x14\n" +
-	"\x05beats\x18\x01 \x03(\fR\x05beats\"@\n" +
+	"\x05beats\x18\x01 \x03(\fR\x05beats\x12\x1e\n" +
+	"\n" +
+	"statements\x18\x02 \x03(\fR\n" +
+	"statements\"@\n" +
 	"\x04Push\x12 \n" +
 	"\vpublication\x18\x01 \x01(\fR\vpublication\x12\x16\n" +
 	"\x06record\x18\x02 \x01(\fR\x06record\"\xed\x01\n" +
@@ -1541,6 +1569,7 @@ func file_feedtree_proto_init() {
 		(*News_Update)(nil),
 		(*News_Beat)(nil),
 		(*News_Objection)(nil),
+		(*News_Statement)(nil),
 	}
 	file_feedtree_proto_msgTypes[2].OneofWrappers = []any{
 		(*Message_Digest)(nil),

@@ -103,6 +103,7 @@ func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 		c.Subscribers = max(c.Subscribers, v.Weight)
 	}
 	defer addKeyState(&c, s)
+	defer addSilence(&c, s) // after addMissing
 	defer addMissing(&c, s)
 	polls, known := pollStateOf(l.node, s, time.Now())
 	if !known {
@@ -208,15 +209,37 @@ const stateIncomplete = "incomplete"
 // addMissing adds that the log leaves out items that the publisher signed, or has entries that cannot be
 // read. Other errors of the feed take precedence.
 func addMissing(c *proxy.Channel, s feedtree.Subscription) {
-	c.Missing, c.Unreadable = s.Lacks, s.Unreadable
-	if s.Lacks == 0 && s.Unreadable == 0 || c.Error != "" && c.State != proxy.StateOK {
+	c.Missing, c.Unreadable = s.Lacks+s.Unseen, s.Unreadable
+	if c.Missing == 0 && s.Unreadable == 0 || c.Error != "" && c.State != proxy.StateOK {
 		return
 	}
 	c.State, c.Since = stateIncomplete, nil
-	if c.Error = "the network lacks " + proxy.Plural(s.Lacks, "item", "items") + " that the publisher signed; the node asks the web server for what is missing"; s.Unreadable > 0 {
+	since := ""
+	if s.Unseen > 0 {
+		since = ", since " + s.UnseenSince.UTC().Format(time.DateTime) + " UTC"
+	}
+	if c.Error = "the network lacks " + proxy.Plural(c.Missing, "item", "items") + " that the publisher signed" + since + "; the node asks the web server for what is missing"; s.Unreadable > 0 {
 		c.Error = proxy.Plural(s.Unreadable, "entry", "entries") + " of this feed's log cannot be read; the web server is asked for what is missing"
 	}
 	c.Do = "also read the feed without tidings: " + c.URL
+}
+
+// statePublisherSilent is the state of a feed whose publisher is overdue by its own promise.
+const statePublisherSilent = "publisher silent"
+
+// addSilence adds a warning about a publisher that is overdue, unless something worse is known.
+func addSilence(c *proxy.Channel, s feedtree.Subscription) {
+	if s.Silent.IsZero() || s.Publisher == nil {
+		return
+	}
+	c.PublisherSilent = proxy.OptionalTime(s.Silent)
+	if c.State != proxy.StateOK {
+		return
+	}
+	c.State, c.Since = statePublisherSilent, c.PublisherSilent
+	c.Error = fmt.Sprintf("the publisher promises to sign at least every %v that nothing is missing, and has not since %s UTC: its node is off, or the nodes that keep the feed hide what it says",
+		s.Publisher.Beat, s.Silent.UTC().Format(time.DateTime))
+	c.Do = "if this lasts, also read the feed without tidings: " + c.URL
 }
 
 // addSlot adds this node's own part in the polls of a channel.

@@ -90,6 +90,8 @@ var help = map[string]string{
 	"feedtree.Stats.Subscriptions": "Subscriptions of this node.",
 	"feedtree.Stats.Unlike":        "Logs whose set of items differs from the hash in its entry.",
 	"feedtree.Stats.Unread":        "Times that a body could not be read, wholly or in part.",
+	"feedtree.Stats.Unseen":        "Times that a publisher stated more items than the log had.",
+	"feedtree.Stats.Unspoken":      "Times that a publisher was overdue that has promised to speak.",
 	"feedtree.Stats.Untrusted":     "Heartbeats with a wrong signature.",
 	"feedtree.Stats.Withheld":      "Change reports left to the publisher of the feed.",
 	"feedtree.Stats.Witnessed":     "Keys read from web servers for other nodes.",
