@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/difference"
 	"tidings/feedtree"
 	"tidings/proxy"
 )
@@ -48,5 +49,29 @@ func TestNextPollIsInTheFuture(t *testing.T) {
 		if got := comesFirst(c.own, c.others, now); got != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
+	}
+}
+
+func TestASilentPublisherIsAProblemUnlessThereIsAWorseOne(t *testing.T) {
+	since := time.Date(2026, 11, 1, 9, 0, 0, 0, time.UTC)
+	s := feedtree.Subscription{Silent: since, Publisher: &difference.Pin{Beat: time.Hour}}
+	well := proxy.Channel{State: proxy.StateOK, URL: "https://a.example/"}
+	addSilence(&well, s)
+	if well.State != statePublisherSilent || well.PublisherSilent == nil || !well.PublisherSilent.Equal(since) || !strings.Contains(well.Error, "every 1h0m0s") || !strings.Contains(well.Error, "2026-11-01 09:00:00") || well.Do == "" {
+		t.Errorf("%+v", well)
+	}
+	gone := proxy.Channel{State: "gone", Error: "gone"}
+	addSilence(&gone, s)
+	if gone.State != "gone" || gone.Error != "gone" || gone.PublisherSilent == nil {
+		t.Errorf("%+v", gone)
+	}
+	speaking := proxy.Channel{State: proxy.StateOK}
+	if addSilence(&speaking, feedtree.Subscription{Publisher: s.Publisher}); speaking.State != proxy.StateOK || speaking.PublisherSilent != nil {
+		t.Errorf("%+v", speaking)
+	}
+	lacking := proxy.Channel{State: proxy.StateOK}
+	addMissing(&lacking, feedtree.Subscription{Unseen: 2, UnseenSince: since})
+	if lacking.State != stateIncomplete || lacking.Missing != 2 || !strings.Contains(lacking.Error, "2 items that the publisher signed, since 2026-11-01") {
+		t.Errorf("%+v", lacking)
 	}
 }
