@@ -38,7 +38,13 @@
 // sequencer (push.go). The sequencer accepts publications in their order; those that arrive while an entry waits for
 // its quorum share the next one (accept.go). The log names the publisher's key as the origin does, and each follower
 // decides for itself whether to trust that key (pin.go, trust.go). Origins are asked for the key at a pace that other
-// nodes cannot raise (origin.go).
+// nodes cannot raise (origin.go). What the publisher states itself, that nothing follows its last item, goes to every
+// follower, too, so that the end of the log is not the sequencer's word alone (statement.go).
+//
+// # Witnesses
+//
+// Items without a publisher are the word of the node that found them, until most owners of the feed have signed that
+// they saw them at the origin themselves (sighting.go, certifier.go, witnessed.go).
 //
 // # How to use it
 //
