@@ -24,10 +24,12 @@ type feeds struct {
 	hooks        Hooks
 }
 
-// Hooks are called when a reader is shown an item, and when a node starts or stops. They often run
-// within a node's turn, so they may only observe.
+// Hooks are called when a reader is shown an item, when enough owners have seen items of a reader at
+// the origin, and when a node starts or stops. They often run within a node's turn, so they may only
+// observe.
 type Hooks struct {
 	Shown            func(p *Peer, url string, id feed.ID)
+	Witnessed        func(p *Peer, url string, items []feed.ID)
 	Started, Stopped func(p *Peer)
 }
 
@@ -173,9 +175,17 @@ func (f *feeds) peerDied(p *Peer) {
 // An application is the application of a peer's node.
 type application struct{ p *Peer }
 
-func (r application) Deliver(d scribe.Delivery)       { r.p.swarm.multicasts.arrived(r.p, d) }
-func (r application) StateChanged(overlay.ID)         {}
-func (r application) Witnessed(overlay.ID, []feed.ID) {}
+func (r application) Deliver(d scribe.Delivery) { r.p.swarm.multicasts.arrived(r.p, d) }
+func (r application) StateChanged(overlay.ID)   {}
+
+func (r application) Witnessed(key overlay.ID, items []feed.ID) {
+	witnessed := r.p.swarm.feeds.hooks.Witnessed
+	for _, rd := range r.p.subscriptions {
+		if rd.key == key && witnessed != nil {
+			witnessed(r.p, rd.url, items)
+		}
+	}
+}
 
 func (r application) Fetched(_ overlay.ID, f *feed.Feed, _ corona.Offer, _ corona.State) {
 	if f != nil {

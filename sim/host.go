@@ -68,8 +68,8 @@ type Host struct {
 	// filterOutgoing, if set, sees each frame before it is sent and returns the frame to send
 	// instead; nil drops it.
 	filterOutgoing func(to env.Peer, frame []byte) []byte
-	// filterAnswer, if set, sees each answer of a web server and returns the one that the host gets.
-	filterAnswer func(env.Request, env.Answer) env.Answer
+	// FilterAnswer, if set, sees each answer of a web server and returns the one that the host gets.
+	FilterAnswer func(env.Request, env.Answer) env.Answer
 }
 
 // Host adds a machine with a key of its own and an empty disk. It is down until Boot.

@@ -250,8 +250,8 @@ func (l *lane) handle(e *event) {
 		f := l.fetches.Take(e.item)
 		if live {
 			a := l.world.config.Origin(instant(f.at), f.request)
-			if h.filterAnswer != nil {
-				a = h.filterAnswer(f.request, a)
+			if h.FilterAnswer != nil {
+				a = h.FilterAnswer(f.request, a)
 			}
 			payload = mix64(uint64(f.handle)) ^ uint64(a.Status)<<32 ^ uint64(len(a.Body))
 			h.deliverAnswer(f.handle, a)

@@ -25,7 +25,7 @@ func nearestPeers(s *Swarm, url string) []*Peer {
 // turnAway makes the web servers turn a peer away from now on, and counts its requests.
 func (p *Peer) turnAway(a env.Answer) *int {
 	asked := new(int)
-	p.filterAnswer = func(r env.Request, _ env.Answer) env.Answer {
+	p.FilterAnswer = func(r env.Request, _ env.Answer) env.Answer {
 		*asked++
 		a.FinalURL, a.Private = r.URL, true
 		return a
@@ -104,7 +104,7 @@ func TestAChannelWithoutAPollerGetsOne(t *testing.T) {
 	}
 	near[2].Crash(true)
 	for _, p := range near[:2] {
-		p.filterAnswer = nil
+		p.FilterAnswer = nil
 	}
 	s.World.Run(15 * time.Minute)
 	items := s.document(s.feeds.byURL[url], s.Now()).Items
@@ -137,7 +137,7 @@ func TestIfEverybodyIsTurnedAwayFewAsk(t *testing.T) {
 		t.Errorf("%d nodes have asked, %d times in all, one of them %d times; want 3, of which two give up after three times", nodes, sum, most)
 	}
 	for _, p := range s.Peers() {
-		p.filterAnswer = nil
+		p.FilterAnswer = nil
 	}
 	s.World.Run(time.Hour)
 	f := s.feeds.byURL[url]

@@ -71,7 +71,7 @@ func TestAForgedItemIsNotWitnessed(t *testing.T) {
 			p.SubscribeFeed(url)
 		}
 		s.World.Run(5 * time.Minute)
-		near[liar].filterAnswer = func(_ env.Request, a env.Answer) env.Answer {
+		near[liar].FilterAnswer = func(_ env.Request, a env.Answer) env.Answer {
 			a.Body = bytes.Replace(a.Body, []byte("<item>"), []byte("<item><title>Forged</title><guid>forged</guid></item><item>"), 1)
 			return a
 		}
