@@ -124,7 +124,7 @@ func (ce *certifier) check(c *channel) {
 			return
 		}
 		ce.stats.Certificates++
-		l.marks.add(certificate, owners, len(owners))
+		l.marks.add(certificate, owners)
 	}
 	open := ce.open(c)
 	switch {
@@ -208,7 +208,7 @@ func certificates(open []difference.Version, held map[env.PeerID][]*difference.S
 			}
 		}
 		var m marks
-		m.add(of, owners, len(owners))
+		m.add(of, owners)
 		if m.of(v) != (mark{}) && !slices.ContainsFunc(all, func(other []*difference.Sighting) bool { return slices.Equal(other, of) }) {
 			all = append(all, of)
 		}

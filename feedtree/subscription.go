@@ -58,7 +58,7 @@ func (su *subscriptions) Subscribe(url string, weight int, attributes []byte, do
 	}
 	next := channel{url: url, subscription: subscription{weight: weight, since: since, attributes: attributes}}
 	if c != nil {
-		next.trust, next.knownOwners = c.trust, c.knownOwners
+		next.trust, next.ownerSets = c.trust, c.ownerSets
 	}
 	m := next.record()
 	su.commit(c, env.Op{Key: subscriptionKey(key), Value: wire.Encode(m)}, func(err error) {
@@ -103,7 +103,7 @@ func (su *subscriptions) Unsubscribe(url string, done func(error)) {
 		if c := su.feeds[key]; c != nil && c.subscribed {
 			su.cutOffs.endAlone(c)
 			c.subscribed, c.repair, c.probation, c.recovery = false, nil, nil, nil
-			c.keyTrust, c.asking, c.knownOwners = keyTrust{}, asking{}, nil
+			c.keyTrust, c.asking, c.ownerSets = keyTrust{}, asking{}, nil
 			su.scribe.Leave(key)
 			su.scribe.Leave(shadowOf(key))
 			su.owners.Unfollow(key)
@@ -212,7 +212,7 @@ type subscription struct {
 	// is set if trust has changed meanwhile.
 	pendingWrites int
 	trustUnstored bool
-	knownOwners   []env.PeerID // owners of the feed whose sightings count, the newest last; at most maxKnownOwners
+	ownerSets     [][]env.PeerID // owners of the feed at the times when it had certificates, the newest last; at most maxOwnerSets
 }
 
 // SubscriptionPrefix is the common prefix of the store's keys of subscriptions.
@@ -237,8 +237,12 @@ func (su *subscriptions) load() error {
 				su.log.Warn("record of a publisher's key is damaged", "url", m.Url, "err", err)
 			}
 		}
-		for _, id := range m.Owners {
-			c.knownOwners = append(c.knownOwners, env.PeerID(id))
+		for _, set := range m.OwnerSets {
+			var owners []env.PeerID
+			for _, id := range set.Owners {
+				owners = append(owners, env.PeerID(id))
+			}
+			c.ownerSets = append(c.ownerSets, owners)
 		}
 		if log := su.owners.Visible(c.key); len(log) > 0 {
 			c.window.shownUpTo = log[len(log)-1].Hash // the log up to here was shown in an earlier life
@@ -261,8 +265,12 @@ func (c *channel) record() *feedtreepb.Subscription {
 	if c.trust != nil {
 		m.Pin = c.trust.Append()
 	}
-	for _, id := range c.knownOwners {
-		m.Owners = append(m.Owners, []byte(id))
+	for _, owners := range c.ownerSets {
+		set := new(feedtreepb.OwnerSet)
+		for _, id := range owners {
+			set.Owners = append(set.Owners, []byte(id))
+		}
+		m.OwnerSets = append(m.OwnerSets, set)
 	}
 	return m
 }

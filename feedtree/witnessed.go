@@ -40,18 +40,39 @@ func (m marks) of(v difference.Version) mark {
 }
 
 // add adds what a certificate proves. A version counts as seen if enough owners saw it, and an item varies if enough
-// owners saw it, but no version of it often enough, whatever the others will see. accepted are the nodes whose
-// sightings count, and owners is the number of owners of the feed. The result is the items that are marked now.
-func (m *marks) add(certificate []*difference.Sighting, accepted []env.PeerID, owners int) (marked []feed.ID) {
+// owners saw it, but no version of it often enough, whatever the others will see. Each of sets are the owners of the
+// feed at some time, the newest last. Those of different times do not add up: otherwise a few liars would be enough,
+// if they have been owners one after the other. The result is the items that are marked now.
+func (m *marks) add(certificate []*difference.Sighting, sets ...[]env.PeerID) (marked []feed.ID) {
+	for _, owners := range slices.Backward(sets) {
+		for id, proven := range provenBy(certificate, owners) {
+			if slices.Contains(marked, id) {
+				continue
+			}
+			if *m == nil {
+				*m = marks{}
+			}
+			(*m)[id] = proven
+			marked = append(marked, id)
+		}
+	}
+	return marked
+}
+
+// provenBy returns what the sightings of a feed's owners of one time prove.
+func provenBy(certificate []*difference.Sighting, owners []env.PeerID) marks {
 	type tally struct {
 		versions map[feed.Hash]int
 		owners   int
 	}
-	needed, counted := SightingsNeeded(owners), map[env.PeerID]bool{}
+	needed, counted := SightingsNeeded(len(owners)), map[env.PeerID]bool{}
+	if needed < minWitnesses {
+		return nil
+	}
 	items := map[feed.ID]*tally{}
 	for _, s := range certificate {
 		by := wire.PeerIDOf(s.Owner)
-		if counted[by] || !slices.Contains(accepted, by) {
+		if counted[by] || !slices.Contains(owners, by) {
 			continue
 		}
 		counted[by] = true
@@ -65,9 +86,7 @@ func (m *marks) add(certificate []*difference.Sighting, accepted []env.PeerID, o
 			t.owners++
 		}
 	}
-	if needed < minWitnesses {
-		return nil
-	}
+	proven := marks{}
 	for id, t := range items {
 		var most feed.Hash
 		for hash, n := range t.versions {
@@ -75,22 +94,14 @@ func (m *marks) add(certificate []*difference.Sighting, accepted []env.PeerID, o
 				most = hash
 			}
 		}
-		var proven mark
 		switch n := t.versions[most]; {
 		case n >= needed:
-			proven = mark{most, uint8(n), uint8(owners)}
-		case t.owners >= needed && n+owners-t.owners < needed:
-			proven = mark{seen: uint8(t.owners), of: uint8(owners)}
-		default:
-			continue
+			proven[id] = mark{most, uint8(n), uint8(len(owners))}
+		case t.owners >= needed && n+len(owners)-t.owners < needed:
+			proven[id] = mark{seen: uint8(t.owners), of: uint8(len(owners))}
 		}
-		if *m == nil {
-			*m = marks{}
-		}
-		(*m)[id] = proven
-		marked = append(marked, id)
 	}
-	return marked
+	return proven
 }
 
 // signersOf returns the signers of sightings.
@@ -108,8 +119,8 @@ func SightingsNeeded(owners int) int { return owners/2 + 1 }
 // minWitnesses is how many owners must have seen an item: one alone is the node that reported it.
 const minWitnesses = 2
 
-// maxKnownOwners bounds the owners that a subscription remembers. The oldest is dropped.
-const maxKnownOwners = 32
+// maxOwnerSets bounds the sets of owners that a subscription remembers. The oldest is dropped.
+const maxOwnerSets = 16
 
 // certified takes the sightings of an entry, and reports what they prove unless it was shown before. A log is read
 // again after each restart, and its certificates may be those of former owners, so the owners that this node has known
@@ -119,13 +130,12 @@ func (rd *reader) certified(c *channel, certificate []*difference.Sighting, show
 	if len(certificate) == 0 || !ok || v.Epoch == nil {
 		return
 	}
-	fresh := slices.DeleteFunc(slices.Clone(v.Epoch.Owners), func(id env.PeerID) bool { return slices.Contains(c.knownOwners, id) })
-	if len(fresh) > 0 {
-		known := slices.Concat(c.knownOwners, fresh)
-		c.knownOwners = known[max(0, len(known)-maxKnownOwners):]
+	if owners := v.Epoch.Owners; !slices.ContainsFunc(c.ownerSets, func(known []env.PeerID) bool { return slices.Equal(known, owners) }) {
+		known := slices.Concat(c.ownerSets, [][]env.PeerID{owners})
+		c.ownerSets = known[max(0, len(known)-maxOwnerSets):]
 		rd.trusts.save(c)
 	}
-	if proven := c.window.marks.add(certificate, c.knownOwners, len(v.Epoch.Owners)); len(proven) > 0 && !shownBefore {
+	if proven := c.window.marks.add(certificate, c.ownerSets...); len(proven) > 0 && !shownBefore {
 		rd.app.Witnessed(c.key, proven)
 	}
 }

@@ -57,12 +57,39 @@ func TestMarks(t *testing.T) {
 		}
 		certificate = append(certificate, certificate...) // nobody counts twice
 		var m marks
-		m.add(certificate, owners[:test.owners], test.owners)
+		m.add(certificate, owners[:test.owners])
 		if got := m.of(difference.Version{ID: feed.ID{9}, Hash: feed.Hash{a}}).String(); got != test.want {
 			t.Errorf("%s: %s, want %s", test.what, got, test.want)
 		}
 		if got := m.of(difference.Version{ID: feed.ID{9}, Hash: feed.Hash{77}}).String(); got != "single" && got != "varies" {
 			t.Errorf("%s: a version that nobody saw is %s", test.what, got)
+		}
+	}
+}
+
+// Owners of different times do not add up to a majority. Owners of one time do, also of a former one.
+func TestOwnersOfDifferentTimesDoNotAddUp(t *testing.T) {
+	signers, owners := ownerKeys(8)
+	former, present := owners[:5], owners[3:]
+	version := difference.Version{ID: feed.ID{9}, Hash: feed.Hash{1}}
+	for _, test := range []struct {
+		what string
+		saw  []int // owners
+		want string
+	}{
+		{"one after the other", []int{0, 1, 5, 6}, "single"},
+		{"former ones", []int{0, 1, 2, 7}, "witnessed 3/5"},
+		{"present ones", []int{0, 5, 6, 7}, "witnessed 3/5"},
+		{"both, of which the present ones count", []int{0, 3, 4, 5, 6}, "witnessed 4/5"},
+	} {
+		var certificate []*difference.Sighting
+		for _, i := range test.saw {
+			certificate = append(certificate, difference.See(signers[i], benchURL, []difference.Version{version}, time.Unix(1, 0)))
+		}
+		var m marks
+		m.add(certificate, former, present)
+		if got := m.of(version).String(); got != test.want {
+			t.Errorf("%s: %s, want %s", test.what, got, test.want)
 		}
 	}
 }

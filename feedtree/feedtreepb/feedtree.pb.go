@@ -1318,9 +1318,9 @@ type Subscription struct {
 	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	Weight        uint32                 `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"`
 	SinceMs       uint64                 `protobuf:"fixed64,3,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
-	Attributes    []byte                 `protobuf:"bytes,4,opt,name=attributes,proto3" json:"attributes,omitempty"` // opaque, for the layers above
-	Pin           []byte                 `protobuf:"bytes,5,opt,name=pin,proto3" json:"pin,omitempty"`               // the pin that this node trusts: tidings.difference.Pin
-	Owners        [][]byte               `protobuf:"bytes,6,rep,name=owners,proto3" json:"owners,omitempty"`         // peer ids of owners of the feed, as the node has known them, the newest last; at most 32
+	Attributes    []byte                 `protobuf:"bytes,4,opt,name=attributes,proto3" json:"attributes,omitempty"`                // opaque, for the layers above
+	Pin           []byte                 `protobuf:"bytes,5,opt,name=pin,proto3" json:"pin,omitempty"`                              // the pin that this node trusts: tidings.difference.Pin
+	OwnerSets     []*OwnerSet            `protobuf:"bytes,6,rep,name=owner_sets,json=ownerSets,proto3" json:"owner_sets,omitempty"` // owners of the feed, as the node has known them, the newest last; at most 16
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1390,7 +1390,52 @@ func (x *Subscription) GetPin() []byte {
 	return nil
 }
 
-func (x *Subscription) GetOwners() [][]byte {
+func (x *Subscription) GetOwnerSets() []*OwnerSet {
+	if x != nil {
+		return x.OwnerSets
+	}
+	return nil
+}
+
+// OwnerSet is the owners of a feed at one time.
+type OwnerSet struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Owners        [][]byte               `protobuf:"bytes,1,rep,name=owners,proto3" json:"owners,omitempty"` // peer ids
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OwnerSet) Reset() {
+	*x = OwnerSet{}
+	mi := &file_feedtree_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OwnerSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OwnerSet) ProtoMessage() {}
+
+func (x *OwnerSet) ProtoReflect() protoreflect.Message {
+	mi := &file_feedtree_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OwnerSet.ProtoReflect.Descriptor instead.
+func (*OwnerSet) Descriptor() ([]byte, []int) {
+	return file_feedtree_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *OwnerSet) GetOwners() [][]byte {
 	if x != nil {
 		return x.Owners
 	}
@@ -1491,7 +1536,7 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x04head\x18\x05 \x01(\fR\x04head\x12\x16\n" +
 	"\x06number\x18\x06 \x01(\x06R\x06number\x12\x17\n" +
 	"\atime_ms\x18\a \x01(\x06R\x06timeMs\x12\x14\n" +
-	"\x05state\x18\b \x01(\fR\x05state\"\x9d\x01\n" +
+	"\x05state\x18\b \x01(\fR\x05state\"\xc0\x01\n" +
 	"\fSubscription\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\rR\x06weight\x12\x19\n" +
@@ -1499,8 +1544,11 @@ const file_feedtree_proto_rawDesc = "" +
 	"\n" +
 	"attributes\x18\x04 \x01(\fR\n" +
 	"attributes\x12\x10\n" +
-	"\x03pin\x18\x05 \x01(\fR\x03pin\x12\x16\n" +
-	"\x06owners\x18\x06 \x03(\fR\x06ownersB\x1dZ\x1btidings/feedtree/feedtreepbb\x06proto3"
+	"\x03pin\x18\x05 \x01(\fR\x03pin\x129\n" +
+	"\n" +
+	"owner_sets\x18\x06 \x03(\v2\x1a.tidings.feedtree.OwnerSetR\townerSets\"\"\n" +
+	"\bOwnerSet\x12\x16\n" +
+	"\x06owners\x18\x01 \x03(\fR\x06ownersB\x1dZ\x1btidings/feedtree/feedtreepbb\x06proto3"
 
 var (
 	file_feedtree_proto_rawDescOnce sync.Once
@@ -1515,7 +1563,7 @@ func file_feedtree_proto_rawDescGZIP() []byte {
 }
 
 var file_feedtree_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_feedtree_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_feedtree_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_feedtree_proto_goTypes = []any{
 	(PushReply_Verdict)(0), // 0: tidings.feedtree.PushReply.Verdict
 	(*News)(nil),           // 1: tidings.feedtree.News
@@ -1536,6 +1584,7 @@ var file_feedtree_proto_goTypes = []any{
 	(*Objection)(nil),      // 16: tidings.feedtree.Objection
 	(*BeatStatement)(nil),  // 17: tidings.feedtree.BeatStatement
 	(*Subscription)(nil),   // 18: tidings.feedtree.Subscription
+	(*OwnerSet)(nil),       // 19: tidings.feedtree.OwnerSet
 }
 var file_feedtree_proto_depIdxs = []int32{
 	2,  // 0: tidings.feedtree.News.update:type_name -> tidings.feedtree.Update
@@ -1553,11 +1602,12 @@ var file_feedtree_proto_depIdxs = []int32{
 	15, // 12: tidings.feedtree.Message.sight:type_name -> tidings.feedtree.Sight
 	7,  // 13: tidings.feedtree.Heads.heads:type_name -> tidings.feedtree.Head
 	0,  // 14: tidings.feedtree.PushReply.verdict:type_name -> tidings.feedtree.PushReply.Verdict
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	19, // 15: tidings.feedtree.Subscription.owner_sets:type_name -> tidings.feedtree.OwnerSet
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_feedtree_proto_init() }
@@ -1591,7 +1641,7 @@ func file_feedtree_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_feedtree_proto_rawDesc), len(file_feedtree_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
