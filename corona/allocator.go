@@ -296,7 +296,7 @@ func (a *allocator) publishShare(leaders []allocated, channels []honeycomb.Chann
 func (a *allocator) pollsOf(l allocated, now time.Time) float64 {
 	n := a.servingPollers(l)
 	updates := min(float64(l.interval)/float64(max(l.updateRate.interval(now), 1)), 1)
-	return float64(n) + float64(max(l.witnesses-n, 0))*updates
+	return float64(n) + float64(max(l.witnesses-pollSoon(n), 0))*updates
 }
 
 // servingPollers is the number of nodes that poll a channel.

@@ -103,6 +103,9 @@ func (c *Corona) FetchOnce(key overlay.ID, url string) {
 		case r.page != nil:
 			r.f.Items = nil // of a page, readers read the changes only
 		default:
+			if d := c.assignments.Get(key); d != nil {
+				d.fetched = r.valid.digest()
+			}
 			c.app.Saw(key, url, r.f, r.secure(url))
 		}
 		c.app.Fetched(key, r.f, r.offer, verdict)

@@ -210,7 +210,7 @@ func (po *poller) poll(d *assignment, now time.Time) {
 	r := env.Request{URL: address(d.target.url, d.target.params.at, fails), Robots: isPage, Subscribers: d.target.params.readers}
 	// An owner vouches for what it has fetched itself. "Not modified" would tell it nothing about a document that only
 	// another node has fetched.
-	if s := d.snapshot; s != nil && (isPage || d.fetched == s.valid.digest() || !po.app.Owns(d.key())) {
+	if s := d.snapshot; s != nil && (isPage || po.cfg.Witnesses == 0 || d.fetched == s.valid.digest() || !po.app.Owns(d.key())) {
 		r.ETag, r.LastModified, r.ValidatedURL = s.valid.etag, s.valid.lastModified, s.valid.url
 	}
 	po.outstanding = append(po.outstanding, outstandingPoll{d, d.waiting, d.polledAt, r.URL})
@@ -361,10 +361,15 @@ func (po *poller) answered(d *assignment, a env.Answer, r observation, verdict S
 	}
 }
 
-// MayLook reports whether this node should fetch a channel's document only to confirm what others have found: it does
-// not poll the channel anyway, and was not turned away.
+// MayLook reports whether this node may fetch a channel's document only to confirm what others have found: it was not
+// turned away, and if it is a poller, its domain has no budget, and no poll is under way.
 func (po *poller) MayLook(key overlay.ID) bool {
-	return po.assignments.Get(key) == nil && po.Willing(key)
+	d := po.assignments.Get(key)
+	if d == nil || !po.Willing(key) {
+		return po.Willing(key)
+	}
+	domain := po.domainOf(d)
+	return d.waiting == 0 && (domain == nil || po.domains.exempt(domain))
 }
 
 // Slot returns this node's part in the polls of a channel; ok is false if it has none.

@@ -164,12 +164,24 @@ func (sq *sequencer) fetchNow(l *leaderState, now time.Time) {
 	})
 }
 
-// Pollers returns how many nodes are to poll a channel that this node leads.
-func (sq *sequencer) Pollers(key overlay.ID) int {
+// confirmAtOnce is the number of pollers from which on news is confirmed at once, because three requests for each update
+// cost little beside the polls.
+const confirmAtOnce = 10
+
+// PollSoon returns how many nodes, the first in the wedge of a channel that this node leads, poll it anyway, so that they
+// need not fetch its document only to confirm what another one has found.
+func (sq *sequencer) PollSoon(key overlay.ID) int {
 	if l := sq.leaders[key]; l != nil {
-		return l.pollers
+		return pollSoon(l.pollers)
 	}
 	return 0
+}
+
+func pollSoon(pollers int) int {
+	if pollers >= confirmAtOnce {
+		return 0
+	}
+	return pollers
 }
 
 // noteAddress notes whether a response for a channel came from a private address.

@@ -297,6 +297,12 @@ func (w *Window) Entry(id feed.ID) (Entry, bool) {
 	return Entry{}, false
 }
 
+// Version returns the content hash of an item; zero: there is no such item.
+func (w *Window) Version(id feed.ID) feed.Hash {
+	e, _ := w.Entry(id)
+	return e.Hash
+}
+
 // Pin returns the publisher's key, with the number of its last known publication; nil: none.
 func (w *Window) Pin() *Pin { return w.pin }
 

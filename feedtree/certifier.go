@@ -42,6 +42,8 @@ const (
 	// maxSightRequests is how often owners are asked about an item: at once, and a quarter, one, two and four
 	// polling intervals after the request before. An origin usually shows an item for longer than that.
 	maxSightRequests = 5
+	// lookAgain is the request with which all owners look that have not answered.
+	lookAgain = 2
 	// maxHeldSightings bounds the sightings of one owner that wait for those of others. The oldest is dropped.
 	maxHeldSightings = 16
 	// certifyRetry is the time after which a certificate is appended that the log had no room for.
@@ -124,7 +126,7 @@ func (ce *certifier) check(c *channel) {
 			return
 		}
 		ce.stats.Certificates++
-		l.marks.add(certificate, owners)
+		l.marks.add(certificate, l.window.Version, owners)
 	}
 	open := ce.open(c)
 	switch {
@@ -141,10 +143,26 @@ func (ce *certifier) check(c *channel) {
 	}
 }
 
+// recent is since when items count that this node has not seen itself.
+func (ce *certifier) recent() time.Time { return ce.clock.Now().Add(-4 * ce.cfg.PollInterval) }
+
+// readLogged notes the items that have a certificate in the log. Those of recent items count if today's owners have signed
+// them, so that a sequencer that signs certificates with keys of its own does not keep the next one from making real ones.
+// Earlier ones count whoever signed them: with each change of owners all would be made again.
+func (ce *certifier) readLogged(c *channel, certificate []*difference.Sighting, at time.Time, owners []env.PeerID) {
+	if at.Before(ce.recent()) {
+		owners = nil
+		for _, s := range certificate {
+			owners = append(owners, wire.PeerIDOf(s.Owner))
+		}
+	}
+	c.leader.marks.add(certificate, c.leader.window.Version, owners)
+}
+
 // open returns the newest versions of unsigned items in the log without a certificate: those that this node has
 // seen itself, and those that came lately. Earlier ones may have left the document.
 func (ce *certifier) open(c *channel) (open []difference.Version) {
-	l, since := c.leader, ce.clock.Now().Add(-4*ce.cfg.PollInterval)
+	l, since := c.leader, ce.recent()
 	own := ce.witnesses.records[c.key]
 	for e := range l.window.Latest {
 		version := difference.Version{ID: e.ID, Hash: e.Hash}
@@ -164,10 +182,10 @@ func (ce *certifier) open(c *channel) (open []difference.Version) {
 	return open
 }
 
-// request asks the owners about items. Owners are the first in a feed's wedge, so those behind its pollers look for
-// themselves if the pollers alone are too few; after a polling interval, all that have not answered do.
+// request asks the owners about items. As many owners as are needed look for themselves at once, but those that poll
+// soon anyway; after a polling interval, all that have not answered do so once.
 func (ce *certifier) request(c *channel, owners []env.PeerID, open []difference.Version) {
-	pollers, needed := ce.app.Pollers(c.key), SightingsNeeded(len(owners))
+	soon, needed := ce.app.PollSoon(c.key), SightingsNeeded(len(owners))
 	for i, owner := range owners {
 		lacking := slices.DeleteFunc(slices.Clone(open), func(v difference.Version) bool {
 			_, ok := sightingOf(c.leader.sightings[owner], v.ID)
@@ -176,7 +194,7 @@ func (ce *certifier) request(c *channel, owners []env.PeerID, open []difference.
 		if len(lacking) == 0 {
 			continue
 		}
-		look := pollers <= i && i < needed || c.leader.requests >= 2
+		look := c.leader.requests == 0 && soon <= i && i < needed || c.leader.requests == lookAgain
 		if owner == ce.signer.PeerID() {
 			ce.witnesses.want(c.key, c.url, owner, lacking, look)
 			continue
@@ -208,7 +226,7 @@ func certificates(open []difference.Version, held map[env.PeerID][]*difference.S
 			}
 		}
 		var m marks
-		m.add(of, owners)
+		m.add(of, func(feed.ID) feed.Hash { return v.Hash }, owners)
 		if m.of(v) != (mark{}) && !slices.ContainsFunc(all, func(other []*difference.Sighting) bool { return slices.Equal(other, of) }) {
 			all = append(all, of)
 		}

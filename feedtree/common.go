@@ -45,12 +45,12 @@ type Application interface {
 	// a sample of the items in the log.
 	HandOver(key overlay.ID, head *feed.Head, found []feed.Item, known []difference.Entry)
 
-	// MayLook reports whether this node should fetch a feed's document only to confirm what others have found: not if
-	// it polls the feed anyway.
+	// MayLook reports whether this node may fetch a feed's document only to confirm what others have found.
 	MayLook(key overlay.ID) bool
 
-	// Pollers returns how many nodes are to poll a feed that this node leads.
-	Pollers(key overlay.ID) int
+	// PollSoon returns how many of the owners of a feed that this node leads, the first in its wedge, poll it anyway so
+	// that they need not look.
+	PollSoon(key overlay.ID) int
 
 	// Filter returns the changes in d, which come from another branch, that are new to this node's poller of the
 	// feed. The poller treats them as known from then on.

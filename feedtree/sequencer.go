@@ -57,7 +57,9 @@ func (sq *sequencer) Lead(key overlay.ID, on bool, ready func(known *difference.
 			if deltas[i].unreadable {
 				known.MarkLossy() // the origin may still show the unreadable items
 			}
-			l.marks.add(deltas[i].sightings, signersOf(deltas[i].sightings)) // by whatever owners
+			if v.Epoch != nil {
+				sq.certifier.readLogged(c, deltas[i].sightings, e.Time, v.Epoch.Owners)
+			}
 			if deltas[i].Head != nil {
 				l.setHead(deltas[i].Head)
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"tidings/difference"
 	"tidings/internal/env"
@@ -13,8 +14,9 @@ import (
 
 // A mark is what a certificate proves about an item. The zero mark says nothing.
 type mark struct {
-	hash     feed.Hash // the version that the owners saw; zero: they saw different ones
+	hash     feed.Hash // the version that the owners saw, or, if they saw different ones, the one that the log had then
 	seen, of uint8     // seen owners out of so many saw that version, or any
+	varies   bool      // the owners saw different versions
 }
 
 // String is the provenance of the item.
@@ -22,7 +24,7 @@ func (m mark) String() string {
 	switch {
 	case m.seen == 0:
 		return Single
-	case m.hash == feed.Hash{}:
+	case m.varies:
 		return Varies
 	}
 	return fmt.Sprintf("%s %d/%d", Witnessed, m.seen, m.of)
@@ -33,7 +35,7 @@ type marks map[feed.ID]mark
 
 // of returns the mark of a version of an item.
 func (m marks) of(v difference.Version) mark {
-	if of := m[v.ID]; of.hash == v.Hash || of.hash == (feed.Hash{}) {
+	if of := m[v.ID]; of.hash == v.Hash {
 		return of
 	}
 	return mark{}
@@ -42,12 +44,16 @@ func (m marks) of(v difference.Version) mark {
 // add adds what a certificate proves. A version counts as seen if enough owners saw it, and an item varies if enough
 // owners saw it, but no version of it often enough, whatever the others will see. Each of sets are the owners of the
 // feed at some time, the newest last. Those of different times do not add up: otherwise a few liars would be enough,
-// if they have been owners one after the other. The result is the items that are marked now.
-func (m *marks) add(certificate []*difference.Sighting, sets ...[]env.PeerID) (marked []feed.ID) {
+// if they have been owners one after the other. version returns the version of an item that the log has. The result is
+// the items that are marked now.
+func (m *marks) add(certificate []*difference.Sighting, version func(feed.ID) feed.Hash, sets ...[]env.PeerID) (marked []feed.ID) {
 	for _, owners := range slices.Backward(sets) {
 		for id, proven := range provenBy(certificate, owners) {
 			if slices.Contains(marked, id) {
 				continue
+			}
+			if proven.varies {
+				proven.hash = version(id)
 			}
 			if *m == nil {
 				*m = marks{}
@@ -62,8 +68,9 @@ func (m *marks) add(certificate []*difference.Sighting, sets ...[]env.PeerID) (m
 // provenBy returns what the sightings of a feed's owners of one time prove.
 func provenBy(certificate []*difference.Sighting, owners []env.PeerID) marks {
 	type tally struct {
-		versions map[feed.Hash]int
-		owners   int
+		versions    map[feed.Hash]int
+		owners      int
+		first, last time.Time // of the sightings
 	}
 	needed, counted := SightingsNeeded(len(owners)), map[env.PeerID]bool{}
 	if needed < minWitnesses {
@@ -79,11 +86,15 @@ func provenBy(certificate []*difference.Sighting, owners []env.PeerID) marks {
 		for _, v := range s.Seen {
 			t := items[v.ID]
 			if t == nil {
-				t = &tally{versions: map[feed.Hash]int{}}
+				t = &tally{versions: map[feed.Hash]int{}, first: s.Time, last: s.Time}
 				items[v.ID] = t
 			}
 			t.versions[v.Hash]++
 			t.owners++
+			t.last = later(t.last, s.Time)
+			if s.Time.Before(t.first) {
+				t.first = s.Time
+			}
 		}
 	}
 	proven := marks{}
@@ -96,21 +107,17 @@ func provenBy(certificate []*difference.Sighting, owners []env.PeerID) marks {
 		}
 		switch n := t.versions[most]; {
 		case n >= needed:
-			proven[id] = mark{most, uint8(n), uint8(len(owners))}
-		case t.owners >= needed && n+len(owners)-t.owners < needed:
-			proven[id] = mark{seen: uint8(t.owners), of: uint8(len(owners))}
+			proven[id] = mark{hash: most, seen: uint8(n), of: uint8(len(owners))}
+		case t.owners >= needed && n+len(owners)-t.owners < needed && t.last.Sub(t.first) <= maxVarying:
+			proven[id] = mark{seen: uint8(t.owners), of: uint8(len(owners)), varies: true}
 		}
 	}
 	return proven
 }
 
-// signersOf returns the signers of sightings.
-func signersOf(of []*difference.Sighting) (ids []env.PeerID) {
-	for _, s := range of {
-		ids = append(ids, wire.PeerIDOf(s.Owner))
-	}
-	return ids
-}
+// maxVarying is the longest time between sightings that show that an item varies. Over a longer time it may just have been edited,
+// so that a few liars could make it look so with the sightings of others.
+const maxVarying = time.Hour
 
 // SightingsNeeded returns how many of a feed's owners must have seen the same version of an item: most of them, so that
 // no two versions can be proven.
@@ -127,7 +134,7 @@ const maxOwnerSets = 16
 // are remembered.
 func (rd *reader) certified(c *channel, certificate []*difference.Sighting, shownBefore bool) {
 	v, ok := rd.owners.View(c.key)
-	if len(certificate) == 0 || !ok || v.Epoch == nil {
+	if !ok || v.Epoch == nil {
 		return
 	}
 	if owners := v.Epoch.Owners; !slices.ContainsFunc(c.ownerSets, func(known []env.PeerID) bool { return slices.Equal(known, owners) }) {
@@ -135,7 +142,7 @@ func (rd *reader) certified(c *channel, certificate []*difference.Sighting, show
 		c.ownerSets = known[max(0, len(known)-maxOwnerSets):]
 		rd.trusts.save(c)
 	}
-	if proven := c.window.marks.add(certificate, c.ownerSets...); len(proven) > 0 && !shownBefore {
+	if proven := c.window.marks.add(certificate, c.window.log.Version, c.ownerSets...); len(proven) > 0 && !shownBefore {
 		rd.app.Witnessed(c.key, proven)
 	}
 }

@@ -57,12 +57,28 @@ func TestMarks(t *testing.T) {
 		}
 		certificate = append(certificate, certificate...) // nobody counts twice
 		var m marks
-		m.add(certificate, owners[:test.owners])
+		m.add(certificate, func(feed.ID) feed.Hash { return feed.Hash{a} }, owners[:test.owners])
 		if got := m.of(difference.Version{ID: feed.ID{9}, Hash: feed.Hash{a}}).String(); got != test.want {
 			t.Errorf("%s: %s, want %s", test.what, got, test.want)
 		}
-		if got := m.of(difference.Version{ID: feed.ID{9}, Hash: feed.Hash{77}}).String(); got != "single" && got != "varies" {
+		if got := m.of(difference.Version{ID: feed.ID{9}, Hash: feed.Hash{77}}).String(); got != "single" {
 			t.Errorf("%s: a version that nobody saw is %s", test.what, got)
+		}
+	}
+}
+
+// Two liars must not make an item vary that was edited between the sightings of two honest owners.
+func TestAnEditIsNoVariation(t *testing.T) {
+	signers, owners := ownerKeys(4)
+	for _, apart := range []time.Duration{maxVarying, maxVarying + time.Second} {
+		var certificate []*difference.Sighting
+		for i, at := range []time.Duration{0, apart, apart, apart} {
+			certificate = append(certificate, difference.See(signers[i], benchURL, []difference.Version{{ID: feed.ID{9}, Hash: feed.Hash{byte(i + 1)}}}, time.Unix(1, 0).Add(at)))
+		}
+		var m marks
+		m.add(certificate, func(feed.ID) feed.Hash { return feed.Hash{1} }, owners)
+		if got := m.of(difference.Version{ID: feed.ID{9}, Hash: feed.Hash{1}}); (got.String() == "varies") != (apart <= maxVarying) {
+			t.Errorf("%v apart: %s", apart, got)
 		}
 	}
 }
@@ -87,7 +103,7 @@ func TestOwnersOfDifferentTimesDoNotAddUp(t *testing.T) {
 			certificate = append(certificate, difference.See(signers[i], benchURL, []difference.Version{version}, time.Unix(1, 0)))
 		}
 		var m marks
-		m.add(certificate, former, present)
+		m.add(certificate, func(feed.ID) feed.Hash { return feed.Hash{} }, former, present)
 		if got := m.of(version).String(); got != test.want {
 			t.Errorf("%s: %s, want %s", test.what, got, test.want)
 		}

@@ -174,7 +174,7 @@ func (n *feedApp) HandOver(key overlay.ID, head *feed.Head, found []feed.Item, k
 
 func (n *feedApp) MayLook(key overlay.ID) bool { return n.Corona.MayLook(key) }
 
-func (n *feedApp) Pollers(key overlay.ID) int { return n.Corona.Pollers(key) }
+func (n *feedApp) PollSoon(key overlay.ID) int { return n.Corona.PollSoon(key) }
 
 func (n *feedApp) Filter(key overlay.ID, d difference.Delta) difference.Delta {
 	return n.Corona.Filter(key, d)

@@ -211,7 +211,8 @@ func (w *world) observe() {
 			continue
 		}
 		if leader := w.peers[v.Epoch.Sequencer]; leader.Active() {
-			ch.pollers = min(ch.pollers, leader.Layers().Corona.Pollers(ch.key))
+			served, _ := leader.Layers().Wedges.Served(ch.key)
+			ch.pollers = min(ch.pollers, served)
 		}
 	}
 }
