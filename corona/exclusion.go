@@ -78,6 +78,17 @@ func (po *poller) Willing(key overlay.ID) bool {
 	return !po.exclusions[key].until.After(po.clock.Now()) || po.members() <= 1
 }
 
+// MayLook reports whether this node may fetch a channel's document only to confirm what others have found: it was not
+// turned away, and if it is a poller, its domain has no budget, and no poll is under way.
+func (po *poller) MayLook(key overlay.ID) bool {
+	d := po.assignments.Get(key)
+	if d == nil || !po.Willing(key) {
+		return po.Willing(key)
+	}
+	domain := po.domainOf(d)
+	return d.waiting == 0 && (domain == nil || po.domains.exempt(domain))
+}
+
 // unreadable returns how many nodes cannot read a channel while no other node has read it; 0 if one
 // has.
 func (l *leaderState) unreadable() (n int) {

@@ -361,17 +361,6 @@ func (po *poller) answered(d *assignment, a env.Answer, r observation, verdict S
 	}
 }
 
-// MayLook reports whether this node may fetch a channel's document only to confirm what others have found: it was not
-// turned away, and if it is a poller, its domain has no budget, and no poll is under way.
-func (po *poller) MayLook(key overlay.ID) bool {
-	d := po.assignments.Get(key)
-	if d == nil || !po.Willing(key) {
-		return po.Willing(key)
-	}
-	domain := po.domainOf(d)
-	return d.waiting == 0 && (domain == nil || po.domains.exempt(domain))
-}
-
 // Slot returns this node's part in the polls of a channel; ok is false if it has none.
 func (po *poller) Slot(key overlay.ID) (t Slot, ok bool) {
 	d := po.assignments.Get(key)
