@@ -77,9 +77,8 @@ type allocated struct {
 	*channelBudget
 	*allocation
 	*estimates
-	readers   int
-	witnesses int           // nodes that fetch each new document, pollers included
-	interval  time.Duration // between two polls of one node
+	readers  int
+	interval time.Duration // between two polls of one node
 }
 
 // allocation is what has been decided about a channel.
@@ -294,9 +293,7 @@ func (a *allocator) publishShare(leaders []allocated, channels []honeycomb.Chann
 
 // pollsOf is the number of polls of a channel in an interval, those included that only confirm a new document.
 func (a *allocator) pollsOf(l allocated, now time.Time) float64 {
-	n := a.servingPollers(l)
-	updates := min(float64(l.interval)/float64(max(l.updateRate.interval(now), 1)), 1)
-	return float64(n) + float64(max(l.witnesses-pollSoon(n), 0))*updates
+	return float64(a.servingPollers(l)) + l.looks.per(l.interval, now)
 }
 
 // servingPollers is the number of nodes that poll a channel.

@@ -117,10 +117,10 @@ type Config struct {
 	// shortest interval without a grant) shrink by the same factor. Default 1. At a greater factor,
 	// origins are polled more often than public ones may be.
 	Compression float64
-	// Witnesses is how many nodes fetch each new version of a feed's document, whether they poll the
-	// feed or only confirm what a poller has found; 0 to 8. The latter count as load. Default 0: nobody
-	// confirms.
-	Witnesses int
+	// Witnesses lets owners vouch for documents that they have fetched themselves. They then poll without the validators
+	// of documents that only another node has fetched, which costs each owner one full response for each new document.
+	// Default false.
+	Witnesses bool
 	// Payloads is a cache that several nodes of one network may share if they run on one goroutine.
 	// Default nil: the node has its own.
 	Payloads *PayloadCache
@@ -153,7 +153,6 @@ func (c Config) Validate() error {
 			"corona: Detection", "is %v; it must be above 0 and at most %v if Objective is Fast", c.Detection, honeycomb.MaxInterval),
 		check.That(!c.DAG || c.Random && c.Cut == honeycomb.Levels, "corona: DAG", "is set; it must be unset unless Random is set and Cut is Levels"),
 		check.AtLeast("corona: Compression", c.Compression, 1),
-		check.Between("corona: Witnesses", c.Witnesses, 0, 8),
 	)
 }
 

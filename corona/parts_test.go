@@ -171,7 +171,7 @@ func TestAnAllocatorKeepsItsDecisionWithoutTheOthers(t *testing.T) {
 	for i, readers := range []int{2, 18} {
 		x.channels = append(x.channels, allocated{
 			&channelBudget{key: overlay.ID{byte(i)}, domain: ds.refer("a.example", false)},
-			&allocation{pollers: 1}, &estimates{}, readers, 0, 30 * time.Minute,
+			&allocation{pollers: 1}, &estimates{}, readers, 30 * time.Minute,
 		})
 	}
 	a.startDecisions(w.now)

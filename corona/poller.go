@@ -210,7 +210,7 @@ func (po *poller) poll(d *assignment, now time.Time) {
 	r := env.Request{URL: address(d.target.url, d.target.params.at, fails), Robots: isPage, Subscribers: d.target.params.readers}
 	// An owner vouches for what it has fetched itself. "Not modified" would tell it nothing about a document that only
 	// another node has fetched.
-	if s := d.snapshot; s != nil && (isPage || po.cfg.Witnesses == 0 || d.fetched == s.valid.digest() || !po.app.Owns(d.key())) {
+	if s := d.snapshot; s != nil && (isPage || !po.cfg.Witnesses || d.fetched == s.valid.digest() || !po.app.Owns(d.key())) {
 		r.ETag, r.LastModified, r.ValidatedURL = s.valid.etag, s.valid.lastModified, s.valid.url
 	}
 	po.outstanding = append(po.outstanding, outstandingPoll{d, d.waiting, d.polledAt, r.URL})

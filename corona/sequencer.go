@@ -171,17 +171,18 @@ const confirmAtOnce = 10
 // PollSoon returns how many nodes, the first in the wedge of a channel that this node leads, poll it anyway, so that they
 // need not fetch its document only to confirm what another one has found.
 func (sq *sequencer) PollSoon(key overlay.ID) int {
-	if l := sq.leaders[key]; l != nil {
-		return pollSoon(l.pollers)
+	if l := sq.leaders[key]; l != nil && l.pollers < confirmAtOnce {
+		return l.pollers
 	}
 	return 0
 }
 
-func pollSoon(pollers int) int {
-	if pollers >= confirmAtOnce {
-		return 0
+// Looking notes that owners of a channel that this node leads were asked to fetch its document only to confirm news. Their
+// requests count as load.
+func (sq *sequencer) Looking(key overlay.ID, owners int) {
+	if l := sq.leaders[key]; l != nil {
+		l.looks.add(owners, sq.clock.Now())
 	}
-	return pollers
 }
 
 // noteAddress notes whether a response for a channel came from a private address.
@@ -356,11 +357,7 @@ func (sq *sequencer) active() []allocated {
 	of := make([]allocated, 0, len(sq.leaders))
 	for _, l := range sq.leaders {
 		if l.pollers > 0 {
-			witnesses := sq.cfg.Witnesses
-			if l.page {
-				witnesses = 0 // each poller knows a page's noise in its own way
-			}
-			of = append(of, allocated{&l.channelBudget, &l.allocation, &l.estimates, sq.readers(l), witnesses, l.interval})
+			of = append(of, allocated{&l.channelBudget, &l.allocation, &l.estimates, sq.readers(l), l.interval})
 		}
 	}
 	slices.SortFunc(of, func(a, b allocated) int { return bytes.Compare(a.key[:], b.key[:]) })

@@ -72,7 +72,7 @@ func TestTakeoverContinuesFromTheNote(t *testing.T) {
 	first.cease(site)
 	last := l.last()
 
-	second := l.poller(Config{Witnesses: 3})
+	second := l.poller(Config{Witnesses: true})
 	log = second.lead(site, log)
 	began := l.now
 	l.run(2*time.Hour, first, second)

@@ -132,6 +132,35 @@ type estimates struct {
 	updateRate updateRate
 	meanBytes  float64       // bytes that a poll fetches on average
 	lag        time.Duration // mean time between the date of an item and its detection; 0: not known
+	looks      lookRate
+}
+
+// lookRate is how often owners are asked to fetch a document only to confirm news. Requests and the time of
+// observation decay alike.
+type lookRate struct {
+	n         float64   // requests, decayed
+	since, at time.Time // when the first one was made, and when n was last brought up to date; zero: never
+}
+
+// lookDecay is the time after which such a request counts for 1/e.
+const lookDecay = 6 * time.Hour
+
+func (r *lookRate) add(n int, now time.Time) {
+	if r.since.IsZero() {
+		r.since, r.at = now, now
+	}
+	r.n = r.n*math.Exp(-now.Sub(r.at).Seconds()/lookDecay.Seconds()) + float64(n)
+	r.at = now
+}
+
+// per returns the number of requests in an interval.
+func (r *lookRate) per(interval time.Duration, now time.Time) float64 {
+	if r.since.IsZero() {
+		return 0
+	}
+	r.add(0, now)
+	observed := lookDecay.Seconds() * -math.Expm1(-(now.Sub(r.since)+interval).Seconds()/lookDecay.Seconds())
+	return r.n * interval.Seconds() / observed
 }
 
 const (

@@ -185,6 +185,7 @@ func (ce *certifier) open(c *channel) (open []difference.Version) {
 // request asks the owners about items. As many owners as are needed look for themselves at once, but those that poll
 // soon anyway; after a polling interval, all that have not answered do so once.
 func (ce *certifier) request(c *channel, owners []env.PeerID, open []difference.Version) {
+	looking := 0
 	soon, needed := ce.app.PollSoon(c.key), SightingsNeeded(len(owners))
 	for i, owner := range owners {
 		lacking := slices.DeleteFunc(slices.Clone(open), func(v difference.Version) bool {
@@ -195,6 +196,9 @@ func (ce *certifier) request(c *channel, owners []env.PeerID, open []difference.
 			continue
 		}
 		look := c.leader.requests == 0 && soon <= i && i < needed || c.leader.requests == lookAgain
+		if look {
+			looking++
+		}
 		if owner == ce.signer.PeerID() {
 			ce.witnesses.want(c.key, c.url, owner, lacking, look)
 			continue
@@ -203,6 +207,7 @@ func (ce *certifier) request(c *channel, owners []env.PeerID, open []difference.
 			Key: c.key[:], Items: difference.VersionBytes(lacking), Look: look,
 		}}})
 	}
+	ce.app.Looking(c.key, looking)
 }
 
 // sightingOf returns the latest sighting that names an item; ok is false if there is none.

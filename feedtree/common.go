@@ -52,6 +52,9 @@ type Application interface {
 	// that they need not look.
 	PollSoon(key overlay.ID) int
 
+	// Looking says that so many owners of a feed were asked to fetch its document only to confirm news.
+	Looking(key overlay.ID, owners int)
+
 	// Filter returns the changes in d, which come from another branch, that are new to this node's poller of the
 	// feed. The poller treats them as known from then on.
 	Filter(key overlay.ID, d difference.Delta) difference.Delta

@@ -40,6 +40,7 @@ const benchURL = "http://a.example/"
 
 func (b *bench) Witnessed(overlay.ID, []feed.ID) {}
 func (b *bench) MayLook(overlay.ID) bool         { return true }
+func (b *bench) Looking(overlay.ID, int)         {}
 func (b *bench) PollSoon(overlay.ID) int         { return 0 }
 
 func newBench(t *testing.T) *bench {

@@ -65,7 +65,7 @@ func DefaultConfig(network wire.Network) Config {
 func coronaConfig(network wire.Network) corona.Config {
 	c := corona.Config{
 		Network: network.Name, PollInterval: network.PollInterval, MaintenanceInterval: network.MaintenanceInterval,
-		Load: network.Load, Detection: network.TargetDetection, Politeness: true,
+		Load: network.Load, Detection: network.TargetDetection, Politeness: true, Witnesses: network.Owners > 1,
 		Clusters: network.Clusters == "paper", Random: network.Phases == "random", DAG: network.Decide == "dag",
 		Base: 16, Cut: honeycomb.Levels,
 	}
@@ -74,9 +74,6 @@ func coronaConfig(network wire.Network) corona.Config {
 		c.Base = 2
 	case "rank":
 		c.Cut = honeycomb.Ranks
-	}
-	if network.Owners > 1 {
-		c.Witnesses = feedtree.SightingsNeeded(network.Owners)
 	}
 	if o, err := honeycomb.ParseObjective(network.Objective); err == nil { // Network.Check has checked it
 		c.Objective = o

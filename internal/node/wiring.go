@@ -176,6 +176,8 @@ func (n *feedApp) MayLook(key overlay.ID) bool { return n.Corona.MayLook(key) }
 
 func (n *feedApp) PollSoon(key overlay.ID) int { return n.Corona.PollSoon(key) }
 
+func (n *feedApp) Looking(key overlay.ID, owners int) { n.Corona.Looking(key, owners) }
+
 func (n *feedApp) Filter(key overlay.ID, d difference.Delta) difference.Delta {
 	return n.Corona.Filter(key, d)
 }

@@ -32,7 +32,7 @@ func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Co
 	m := &Member{lane: l, index: index}
 	e.Fetcher, e.Worker, e.Store = m, parallelWorker{e.Worker}, emptyStore{e.Store}
 	cfg.FeedLayer = noReaders{}
-	cfg.Corona.Witnesses = 0 // as in the paper
+	cfg.Corona.Witnesses = false // as in the paper
 	var err error
 	if m.Node, err = node.New(e, signer, verify, cfg, noApplication{}); err != nil {
 		panic(fmt.Sprintf("table2: a member with an empty disk: %v", err))
