@@ -103,14 +103,36 @@ func (c *Corona) FetchOnce(key overlay.ID, url string) {
 		case r.page != nil:
 			r.f.Items = nil // of a page, readers read the changes only
 		default:
-			if d := c.assignments.Get(key); d != nil {
-				d.fetched = r.valid.digest()
-			}
 			c.app.Saw(key, url, r.f, r.secure(url))
 		}
 		c.app.Fetched(key, r.f, r.offer, verdict)
 	}})
 	c.requests.fetcher.Fetch(h, env.Request{URL: address, Robots: isPage})
+}
+
+// Look fetches a channel's document only to confirm what other nodes have found, if this node may do that. The result goes
+// to Application.Saw.
+func (c *Corona) Look(key overlay.ID, url string) bool {
+	if !c.poller.mayLook(key, url, c.clock.Now()) {
+		return false
+	}
+	c.stats.Asked++
+	h := c.requests.add(request{url: url, then: func(_ env.Handle, a env.Answer, r observation, verdict State, now time.Time) {
+		c.noteAddress(key, a)
+		d := c.assignments.Get(key)
+		switch {
+		case verdict.Kind == coronapb.State_LIMITED && d != nil:
+			c.limitDomainOf(d, now.Add(rateLimitOf(a, 1)))
+		case verdict.Kind != coronapb.State_OK:
+		default:
+			if d != nil {
+				d.fetched = r.valid.digest()
+			}
+			c.app.Saw(key, url, r.f, r.secure(url))
+		}
+	}})
+	c.requests.fetcher.Fetch(h, env.Request{URL: url})
+	return true
 }
 
 // Stats returns the counters.

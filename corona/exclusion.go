@@ -78,15 +78,24 @@ func (po *poller) Willing(key overlay.ID) bool {
 	return !po.exclusions[key].until.After(po.clock.Now()) || po.members() <= 1
 }
 
-// MayLook reports whether this node may fetch a channel's document only to confirm what others have found: it was not
-// turned away, and if it is a poller, its domain has no budget, and no poll is under way.
-func (po *poller) MayLook(key overlay.ID) bool {
-	d := po.assignments.Get(key)
-	if d == nil || !po.Willing(key) {
-		return po.Willing(key)
+// mayLook reports whether this node may fetch a channel's document only to confirm what others have found: it was not
+// turned away, the domain asks for no pause, and a domain with a budget is asked no more often than without a grant. A
+// poller of a domain with a budget waits for its turn.
+func (po *poller) mayLook(key overlay.ID, url string, now time.Time) bool {
+	if !po.Willing(key) {
+		return false
 	}
-	domain := po.domainOf(d)
-	return d.waiting == 0 && (domain == nil || po.domains.exempt(domain))
+	name, private := Origin(url)
+	domain := po.domains.refer(name, private)
+	defer po.domains.release(domain)
+	d := po.assignments.Get(key)
+	switch {
+	case domain.limitedUntil.After(now), d != nil && d.waiting != 0:
+		return false
+	case po.domains.exempt(domain):
+		return true
+	}
+	return d == nil && po.domains.takeUngranted(domain, now)
 }
 
 // unreadable returns how many nodes cannot read a channel while no other node has read it; 0 if one

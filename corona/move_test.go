@@ -112,3 +112,14 @@ func TestMovesBeginAnewAndEnd(t *testing.T) {
 		now = now.Add(moveTrust / 2)
 	}
 }
+
+// What is at the address to which a sequencer says that a channel has moved proves nothing about the channel: owners vouch
+// only for what a request for its own address has brought.
+func TestOnlyTheOwnAddressOfAChannelProvesSomething(t *testing.T) {
+	for asked, want := range map[string]bool{"": true, site: true, "https://evil.example/feed": false} {
+		r := observation{asked: asked}
+		if r.direct(site) != want {
+			t.Errorf("asked %q: %v", asked, !want)
+		}
+	}
+}

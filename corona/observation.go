@@ -33,6 +33,13 @@ func (r *observation) detail() string {
 	return r.f.Omitted
 }
 
+// direct says whether a request of this node for the address of a channel brought the document. A sequencer may say that the
+// channel has moved, and name any address; what is there proves nothing about the channel.
+func (r *observation) direct(url string) bool {
+	own, _ := feed.DocumentURL(url)
+	return r.asked == "" || r.asked == own
+}
+
 // fingerprint identifies a version of an item by the first bytes of its identity and of its content
 // hash, as long as those in difference.Known.
 type fingerprint struct {

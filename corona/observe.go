@@ -53,7 +53,7 @@ func (sq *sequencer) takeObservation(l *leaderState, from env.Peer, r observatio
 	case len(r.f.Items) > 0:
 		l.detail = verdict.Detail
 	}
-	if r.f != nil && !l.page && from.ID == "" {
+	if r.f != nil && !l.page && from.ID == "" && r.direct(l.url) {
 		sq.app.Saw(l.key, l.url, r.f, r.secure(l.url))
 	}
 	// The items go out before the state that all is well.

@@ -286,7 +286,7 @@ func (po *poller) responded(h env.Handle, a env.Answer) bool {
 		if a.Err == env.ErrBusy || verdict.Kind == coronapb.State_UNREACHABLE {
 			d.refundPoll()
 		}
-		if verdict.Kind == coronapb.State_OK && r.f != nil && !po.up.leads(d.key()) {
+		if verdict.Kind == coronapb.State_OK && r.f != nil && !po.up.leads(d.key()) && r.direct(d.target.url) {
 			po.app.Saw(d.key(), d.target.url, r.f, r.secure(d.target.url)) // a sequencer calls Saw in takeObservation
 		}
 		po.answered(d, a, r, verdict, now)
@@ -341,7 +341,7 @@ func (po *poller) answered(d *assignment, a env.Answer, r observation, verdict S
 	if p := po.lonePolls.byKey[d.key()]; p != nil && !p.ended && r.f != nil && r.page == nil {
 		po.lonePolls.showAlone(p, r, verdict, now) // this node may be cut off from every node that would distribute the document to its readers
 	}
-	if r.f != nil {
+	if r.f != nil && r.direct(d.target.url) {
 		d.fetched = r.valid.digest()
 	}
 	if r.f == nil && !d.led && well {

@@ -150,7 +150,7 @@ func (p *Pin) Rebase(old *Pin) *Pin {
 	now := *p
 	now.Former = slices.Clone(old.Former)
 	if bytes.Equal(p.Key, old.Key) {
-		now.Witnesses, now.Next = old.Witnesses, old.Next
+		now.Witnesses, now.Next, now.Beat = old.Witnesses, old.Next, old.Beat // the origin may name another beat, but not a sequencer
 		if old.Seq > now.Seq {
 			now.Seq, now.Head = old.Seq, old.Head
 		}

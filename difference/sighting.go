@@ -82,12 +82,16 @@ func Versions(all [][]byte) ([]Version, error) {
 	if len(all) > MaxSeen {
 		return nil, fmt.Errorf("%w: %d versions", ErrSighting, len(all))
 	}
-	of := make([]Version, len(all))
+	of, named := make([]Version, len(all)), make(map[feed.ID]bool, len(all))
 	for i, b := range all {
 		if len(b) != len(feed.ID{})+len(feed.Hash{}) {
 			return nil, fmt.Errorf("%w: a version of %d bytes", ErrSighting, len(b))
 		}
 		of[i] = Version{feed.ID(b[:len(feed.ID{})]), feed.Hash(b[len(feed.ID{}):])}
+		if named[of[i].ID] {
+			return nil, fmt.Errorf("%w: an item twice", ErrSighting)
+		}
+		named[of[i].ID] = true
 	}
 	return of, nil
 }

@@ -30,12 +30,22 @@ func TestSightingsAreBounded(t *testing.T) {
 	by := wire.NewSigner(keyOf(5), wire.HashOf([]byte("home")))
 	verify := wire.NewVerifier(wire.HashOf([]byte("home")))
 	long := "http://h.example/" + string(bytes.Repeat([]byte("a"), maxFeedURL-len("http://h.example/")))
-	largest := See(by, long, make([]Version, MaxSeen), time.Unix(7, 0))
+	versions := func(n int) (of []Version) {
+		for i := range n {
+			of = append(of, Version{ID: feed.ID{byte(i), byte(i >> 8)}})
+		}
+		return of
+	}
+	largest := See(by, long, versions(MaxSeen), time.Unix(7, 0))
 	if _, err := OpenSighting(verify, largest.Raw); err != nil {
 		t.Error(err)
 	}
-	if _, err := OpenSighting(verify, See(by, itsURL, make([]Version, MaxSeen+1), time.Unix(7, 0)).Raw); !errors.Is(err, ErrSighting) {
+	if _, err := OpenSighting(verify, See(by, itsURL, versions(MaxSeen+1), time.Unix(7, 0)).Raw); !errors.Is(err, ErrSighting) {
 		t.Errorf("too many versions: %v", err)
+	}
+	// Otherwise an owner could count as many.
+	if _, err := OpenSighting(verify, See(by, itsURL, append(versions(2), Version{versions(1)[0].ID, feed.Hash{1}}), time.Unix(7, 0)).Raw); !errors.Is(err, ErrSighting) {
+		t.Errorf("an item twice: %v", err)
 	}
 	for n, want := range map[int]int{MaxSightings: MaxSightings, MaxSightings + 1: 0} {
 		b, err := Delta{Sightings: slices.Repeat([][]byte{largest.Raw}, n)}.Encode()
@@ -53,7 +63,7 @@ func FuzzSighting(f *testing.F) {
 	home := wire.HashOf([]byte("home"))
 	by, verify := wire.NewSigner(keyOf(5), home), wire.NewVerifier(home)
 	for _, m := range []*differencepb.Sighting{
-		{Url: itsURL, TimeMs: 7, Seen: VersionBytes(make([]Version, 2))}, {}, {Url: itsURL, Seen: [][]byte{[]byte("short")}},
+		{Url: itsURL, TimeMs: 7, Seen: VersionBytes(make([]Version, 1))}, {}, {Url: itsURL, Seen: [][]byte{[]byte("short")}},
 	} {
 		f.Add(wire.Encode(m))
 	}

@@ -19,6 +19,8 @@ type certifier struct {
 	entries   *entries
 	witnesses *witnesses
 	cal       plans
+
+	appendAccepted func(c *channel) // appends publications that wait, because the numbers in later entries count them
 }
 
 func newCertifier(m *common, entries *entries, ws *witnesses) *certifier {
@@ -87,16 +89,22 @@ func (ce *certifier) take(c *channel, s *difference.Sighting) {
 		l.sightings = map[env.PeerID][]*difference.Sighting{}
 	}
 	by := v.Epoch.Owners[i]
+	if held := l.sightings[by]; len(held) > 0 && s.Time.Before(held[len(held)-1].Time) {
+		return // anybody may send again what was in a certificate
+	}
 	held := append(l.sightings[by], s)
 	l.sightings[by] = held[max(0, len(held)-maxHeldSightings):]
 	ce.plan(c, ce.clock.Now())
 }
 
 // onSight handles a sighting from another owner.
-func (ce *certifier) onSight(m *feedtreepb.Sight) error {
+func (ce *certifier) onSight(from env.PeerID, m *feedtreepb.Sight) error {
 	s, err := difference.OpenSighting(ce.verify, m.Sighting)
 	if err != nil {
 		return err
+	}
+	if wire.PeerIDOf(s.Owner) != from {
+		return nil
 	}
 	if c := ce.feeds[overlay.Key(ce.node.Network(), s.URL)]; c != nil {
 		ce.take(c, s)
@@ -121,12 +129,14 @@ func (ce *certifier) check(c *channel) {
 		for _, s := range certificate {
 			delta.Sightings = append(delta.Sightings, s.Raw)
 		}
+		ce.appendAccepted(c)
 		if !ce.entries.append(c, delta, func(bool) {}) {
 			ce.plan(c, now.Add(certifyRetry))
 			return
 		}
 		ce.stats.Certificates++
 		l.marks.add(certificate, l.window.Version, owners)
+		l.requests, l.askAt = 0, time.Time{} // further items may be waiting behind these
 	}
 	open := ce.open(c)
 	switch {
@@ -143,7 +153,7 @@ func (ce *certifier) check(c *channel) {
 	}
 }
 
-// recent is since when items count that this node has not seen itself.
+// recent returns the time from which on an item is certified although this node has not seen it itself.
 func (ce *certifier) recent() time.Time { return ce.clock.Now().Add(-4 * ce.cfg.PollInterval) }
 
 // readLogged notes the items that have a certificate in the log. Those of recent items count if today's owners have signed
@@ -159,9 +169,23 @@ func (ce *certifier) readLogged(c *channel, certificate []*difference.Sighting, 
 	c.leader.marks.add(certificate, c.leader.window.Version, owners)
 }
 
+// An openItem is a version in the log that has no certificate.
+type openItem struct {
+	difference.Version
+	changed time.Time // when the log got it
+}
+
+// answeredBy reports whether a sighting says which version its owner sees. One from before the log got this version and
+// with another one does not.
+func (o openItem) answeredBy(s *difference.Sighting) bool {
+	return slices.ContainsFunc(s.Seen, func(v difference.Version) bool {
+		return v == o.Version || v.ID == o.ID && !s.Time.Before(o.changed)
+	})
+}
+
 // open returns the newest versions of unsigned items in the log without a certificate: those that this node has
 // seen itself, and those that came lately. Earlier ones may have left the document.
-func (ce *certifier) open(c *channel) (open []difference.Version) {
+func (ce *certifier) open(c *channel) (open []openItem) {
 	l, since := c.leader, ce.recent()
 	own := ce.witnesses.records[c.key]
 	for e := range l.window.Latest {
@@ -171,12 +195,12 @@ func (ce *certifier) open(c *channel) (open []difference.Version) {
 		}
 		if own != nil {
 			if seen, ok := own.find(version); ok && seen == version {
-				open = append(open, version)
+				open = append(open, openItem{version, e.Changed})
 				continue
 			}
 		}
 		if e.Changed.After(since) {
-			open = append(open, version)
+			open = append(open, openItem{version, e.Changed})
 		}
 	}
 	return open
@@ -184,14 +208,16 @@ func (ce *certifier) open(c *channel) (open []difference.Version) {
 
 // request asks the owners about items. As many owners as are needed look for themselves at once, but those that poll
 // soon anyway; after a polling interval, all that have not answered do so once.
-func (ce *certifier) request(c *channel, owners []env.PeerID, open []difference.Version) {
+func (ce *certifier) request(c *channel, owners []env.PeerID, open []openItem) {
 	looking := 0
 	soon, needed := ce.app.PollSoon(c.key), SightingsNeeded(len(owners))
 	for i, owner := range owners {
-		lacking := slices.DeleteFunc(slices.Clone(open), func(v difference.Version) bool {
-			_, ok := sightingOf(c.leader.sightings[owner], v.ID)
-			return ok
-		})
+		var lacking []difference.Version
+		for _, o := range open {
+			if sightingOf(c.leader.sightings[owner], o) == nil {
+				lacking = append(lacking, o.Version)
+			}
+		}
 		if len(lacking) == 0 {
 			continue
 		}
@@ -210,29 +236,29 @@ func (ce *certifier) request(c *channel, owners []env.PeerID, open []difference.
 	ce.app.Looking(c.key, looking)
 }
 
-// sightingOf returns the latest sighting that names an item; ok is false if there is none.
-func sightingOf(held []*difference.Sighting, id feed.ID) (s *difference.Sighting, ok bool) {
+// sightingOf returns the latest sighting that answers for an item; nil if there is none.
+func sightingOf(held []*difference.Sighting, o openItem) *difference.Sighting {
 	for _, s := range slices.Backward(held) {
-		if slices.ContainsFunc(s.Seen, func(v difference.Version) bool { return v.ID == id }) {
-			return s, true
+		if o.answeredBy(s) {
+			return s
 		}
 	}
-	return nil, false
+	return nil
 }
 
 // certificates returns the sightings that settle items, in one certificate for all items that the same sightings
 // settle.
-func certificates(open []difference.Version, held map[env.PeerID][]*difference.Sighting, owners []env.PeerID) (all [][]*difference.Sighting) {
-	for _, v := range open {
+func certificates(open []openItem, held map[env.PeerID][]*difference.Sighting, owners []env.PeerID) (all [][]*difference.Sighting) {
+	for _, o := range open {
 		var of []*difference.Sighting
 		for _, owner := range owners {
-			if s, ok := sightingOf(held[owner], v.ID); ok {
+			if s := sightingOf(held[owner], o); s != nil {
 				of = append(of, s)
 			}
 		}
 		var m marks
-		m.add(of, func(feed.ID) feed.Hash { return v.Hash }, owners)
-		if m.of(v) != (mark{}) && !slices.ContainsFunc(all, func(other []*difference.Sighting) bool { return slices.Equal(other, of) }) {
+		m.add(of, func(feed.ID) feed.Hash { return o.Hash }, owners)
+		if m.of(o.Version) != (mark{}) && !slices.ContainsFunc(all, func(other []*difference.Sighting) bool { return slices.Equal(other, of) }) {
 			all = append(all, of)
 		}
 	}

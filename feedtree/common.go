@@ -45,8 +45,9 @@ type Application interface {
 	// a sample of the items in the log.
 	HandOver(key overlay.ID, head *feed.Head, found []feed.Item, known []difference.Entry)
 
-	// MayLook reports whether this node may fetch a feed's document only to confirm what others have found.
-	MayLook(key overlay.ID) bool
+	// Look fetches a feed's document only to confirm what others have found, if this node may do that. The document
+	// comes back by Fetched, and readers do not see it. Look reports whether it was requested.
+	Look(key overlay.ID, url string) bool
 
 	// PollSoon returns how many of the owners of a feed that this node leads, the first in its wedge, poll it anyway so
 	// that they need not look.

@@ -145,7 +145,7 @@ func (es *entries) decode(entries []*owner.Entry, then func([]decodedEntry)) {
 					got[i].Delta = d
 				}
 				got[i].unreadable, got[i].bodyLost = err != nil || b == nil || !signed, b == nil
-				got[i].sightings = es.openSightings(d.Sightings)
+				got[i].sightings = es.openSightings(entries[i].Key, d.Sightings)
 			}
 		}, func() {
 			for i, e := range entries {
@@ -161,10 +161,11 @@ func (es *entries) decode(entries []*owner.Entry, then func([]decodedEntry)) {
 	})
 }
 
-// openSightings returns the valid sightings of a certificate.
-func (es *entries) openSightings(certificate [][]byte) (valid []*difference.Sighting) {
+// openSightings returns the valid sightings of a certificate that were signed for a feed. The owners of another feed may be
+// the same, and its items, too.
+func (es *entries) openSightings(key overlay.ID, certificate [][]byte) (valid []*difference.Sighting) {
 	for _, raw := range certificate {
-		if s, err := difference.OpenSighting(es.verify, raw); err == nil {
+		if s, err := difference.OpenSighting(es.verify, raw); err == nil && overlay.Key(es.node.Network(), s.URL) == key {
 			valid = append(valid, s)
 		}
 	}

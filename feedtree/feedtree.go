@@ -65,6 +65,7 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 	f.trusts.save = f.subscriptions.saveTrust
 	f.acceptor = newAcceptor(m, f.keyQuestions, f.pusher, f.entries)
 	f.acceptor.spread = f.statements.spread
+	f.certifier.appendAccepted = f.acceptor.appendAccepted
 	f.sequencer = &sequencer{m, f.entries, f.cutOffs, f.heartbeats, f.deliveries, f.acceptor, f.certifier}
 	f.reader.absorb = f.sequencer.Absorb
 	f.ticks = m.newPlans(f.tick)
@@ -183,7 +184,7 @@ func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 	case *feedtreepb.Message_SightRequest:
 		err = f.witnesses.onSightRequest(from, b.SightRequest)
 	case *feedtreepb.Message_Sight:
-		err = f.certifier.onSight(b.Sight)
+		err = f.certifier.onSight(from, b.Sight)
 	case *feedtreepb.Message_Objection:
 		err = f.onObjection(b.Objection.Witness)
 	}

@@ -39,7 +39,7 @@ type bench struct {
 const benchURL = "http://a.example/"
 
 func (b *bench) Witnessed(overlay.ID, []feed.ID) {}
-func (b *bench) MayLook(overlay.ID) bool         { return true }
+func (b *bench) Look(overlay.ID, string) bool    { b.fetches = append(b.fetches, b.now); return true }
 func (b *bench) Looking(overlay.ID, int)         {}
 func (b *bench) PollSoon(overlay.ID) int         { return 0 }
 

@@ -166,6 +166,11 @@ func (rd *reader) applyEntry(c *channel, e *owner.Entry, d decodedEntry, shownBe
 	if d.Pin != nil {
 		rd.trusts.consider(c, d.Pin)
 	}
+	for _, ch := range d.Changes {
+		if m, ok := w.marks[ch.Item.ID]; ok && m.hash != w.log.Version(ch.Item.ID) {
+			delete(w.marks, ch.Item.ID)
+		}
+	}
 	rd.certified(c, d.sightings, shownBefore)
 	rd.spoken.applied(c, &d.Delta, e.Time)
 	rd.noteMissing(c, w.log.Missing()-missingBefore)

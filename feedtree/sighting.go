@@ -29,7 +29,7 @@ type witnesses struct {
 
 // A sightRecord is what an owner has seen of a feed, and what the feed's sequencer wants to know.
 type sightRecord struct {
-	seen     []sightPrefix // items of the last document, sorted
+	seen     []seenVersion // items of the last document, sorted
 	at       time.Time     // when that was fetched; zero: not yet
 	wanted   []wantedSight // at most difference.MaxSeen
 	to       env.PeerID    // the sequencer that wants to know
@@ -37,17 +37,16 @@ type sightRecord struct {
 	lookedAt time.Time     // when the document was last fetched only for a sequencer
 }
 
-// A sightPrefix is half of an item's identity and half of its content hash. A second item with both halves is as hard
-// to find as a collision of a hash of 256 bits.
-type sightPrefix [32]byte
+// A seenVersion is a version of an item, the identity first.
+type seenVersion [64]byte
 
-func sightPrefixOf(v difference.Version) (p sightPrefix) {
-	copy(p[:16], v.ID[:])
-	copy(p[16:], v.Hash[:])
+func seenVersionOf(v difference.Version) (p seenVersion) {
+	copy(p[:32], v.ID[:])
+	copy(p[32:], v.Hash[:])
 	return p
 }
 
-func comparePrefixes(a, b sightPrefix) int { return bytes.Compare(a[:], b[:]) }
+func compareSeen(a, b seenVersion) int { return bytes.Compare(a[:], b[:]) }
 
 // A wantedSight is a version that a sequencer asks about.
 type wantedSight struct {
@@ -67,12 +66,14 @@ func (ws *witnesses) saw(key overlay.ID, url string, doc *feed.Feed) {
 		return
 	}
 	r := ws.record(key)
-	r.looks = 0
-	r.at, r.seen = ws.clock.Now(), make([]sightPrefix, 0, len(doc.Items))
-	for i := range doc.Items {
-		r.seen = append(r.seen, sightPrefixOf(difference.Version{ID: doc.Items[i].ID, Hash: doc.Items[i].Hash}))
+	if r.looks > 1 {
+		r.looks = 1
 	}
-	slices.SortFunc(r.seen, comparePrefixes)
+	r.at, r.seen = ws.clock.Now(), make([]seenVersion, 0, len(doc.Items))
+	for i := range doc.Items {
+		r.seen = append(r.seen, seenVersionOf(difference.Version{ID: doc.Items[i].ID, Hash: doc.Items[i].Hash}))
+	}
+	slices.SortFunc(r.seen, compareSeen)
 	ws.answer(key, url, r)
 }
 
@@ -92,7 +93,8 @@ func (ws *witnesses) onSightRequest(from env.PeerID, m *feedtreepb.SightRequest)
 		return err
 	}
 	key := overlay.ID(m.Key)
-	if v, ok := ws.owners.View(key); ok && v.Owns && v.Epoch != nil && v.Epoch.Sequencer == from {
+	v, ok := ws.owners.View(key)
+	if _, isPage := feed.DocumentURL(v.URL); ok && !isPage && v.Owns && v.Epoch != nil && v.Epoch.Sequencer == from {
 		ws.want(key, v.URL, from, items, m.Look)
 	}
 	return nil
@@ -113,11 +115,10 @@ func (ws *witnesses) want(key overlay.ID, url string, to env.PeerID, items []dif
 	}
 	ws.answer(key, url, r)
 	// A sequencer that lies must not be able to make its owners ask an origin all the time, nor one that fails.
-	if pause := ws.cfg.PollInterval / 2 << min(r.looks, maxLookDoublings); len(r.wanted) > 0 && look && ws.app.MayLook(key) && (r.lookedAt.IsZero() || now.Sub(r.lookedAt) >= pause) {
+	if pause := ws.cfg.PollInterval / 2 << min(r.looks, maxLookDoublings); len(r.wanted) > 0 && look && (r.lookedAt.IsZero() || now.Sub(r.lookedAt) >= pause) && ws.app.Look(key, url) {
 		r.lookedAt = now
 		r.looks++
 		ws.stats.Looks++
-		ws.app.Fetch(key, url)
 	}
 }
 
@@ -148,19 +149,16 @@ func (ws *witnesses) answer(key overlay.ID, url string, r *sightRecord) {
 	ws.send(ws.peer(r.to), &feedtreepb.Message{Body: &feedtreepb.Message_Sight{Sight: &feedtreepb.Sight{Sighting: s.Raw}}})
 }
 
-// find returns the version of a wanted item that the last document has. Of another version than the wanted one only
-// half the hash is known; the rest is zero.
+// find returns the version of a wanted item that the last document has.
 func (r *sightRecord) find(v difference.Version) (difference.Version, bool) {
-	want := sightPrefixOf(v)
-	i, exact := slices.BinarySearchFunc(r.seen, want, comparePrefixes)
+	want := seenVersionOf(v)
+	i, exact := slices.BinarySearchFunc(r.seen, want, compareSeen)
 	if exact {
 		return v, true
 	}
 	for _, j := range []int{i - 1, i} { // the document has an item once, so that its other version stands beside the wanted one
-		if j >= 0 && j < len(r.seen) && bytes.Equal(r.seen[j][:16], want[:16]) {
-			var hash feed.Hash
-			copy(hash[:], r.seen[j][16:])
-			return difference.Version{ID: v.ID, Hash: hash}, true
+		if j >= 0 && j < len(r.seen) && bytes.Equal(r.seen[j][:32], want[:32]) {
+			return difference.Version{ID: v.ID, Hash: feed.Hash(r.seen[j][32:])}, true
 		}
 	}
 	return v, false

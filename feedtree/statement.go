@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"time"
@@ -76,7 +77,7 @@ func (st *statements) onStatement(from env.PeerID, raw []byte) error {
 	c, v := st.feeds[key], st.viewOf(key)
 	switch {
 	case c != nil && c.subscribed:
-		if !c.trust.Valid(p.Key) {
+		if c.trust == nil || !bytes.Equal(c.trust.Key, p.Key) {
 			return nil // the key may have changed, which another part of this node judges
 		}
 	case v.Owns && v.Epoch != nil && v.Epoch.Sequencer == from: // an owner keeps it for its children
@@ -104,7 +105,7 @@ func (st *statements) take(c *channel, p *difference.Publication) bool {
 
 // checkNumber notes whether the log lacks what the publisher has stated.
 func (st *statements) checkNumber(c *channel) {
-	if !c.subscribed || c.statement == nil || !c.trust.Valid(c.statement.Key) {
+	if !c.subscribed || c.statement == nil || c.trust == nil || !bytes.Equal(c.trust.Key, c.statement.Key) {
 		return
 	}
 	var last uint64

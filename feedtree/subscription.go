@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
@@ -186,6 +187,11 @@ func (su *subscriptions) subscription(c *channel) Subscription {
 		counted := *c.trust
 		counted.Seq, counted.Head = pin.Seq, pin.Head
 		s.Publisher = &counted
+	}
+	if pin := c.window.log.Pin(); s.Publisher != nil && pin != nil && bytes.Equal(pin.Key, s.Publisher.Key) && pin.Beat != s.Publisher.Beat {
+		said := *s.Publisher
+		said.Beat = pin.Beat // as the log says; silence counts by what this node trusts
+		s.Publisher = &said
 	}
 	if h := c.window.head; h != nil {
 		s.Title, s.Link, s.Language = h.Title, h.Link, h.Language

@@ -86,9 +86,11 @@ func (tr *trusts) keySeen(c *channel, publisher feed.Publisher) {
 	s, now := &c.keyCheck, tr.clock.Now()
 	before := s.publisher.Key
 	s.publisher, s.seenAt = publisher, now
-	if t := c.trust; t != nil && bytes.Equal(t.Key, publisher.Key) && t.Next == (feed.Hash{}) && publisher.Next != (feed.Hash{}) {
+	if t := c.trust; t != nil && bytes.Equal(t.Key, publisher.Key) && (publisher.Beat != t.Beat || t.Next == (feed.Hash{}) && publisher.Next != (feed.Hash{})) {
 		next := *t
-		next.Next = publisher.Next
+		if next.Beat = publisher.Beat; next.Next == (feed.Hash{}) {
+			next.Next = publisher.Next
+		}
 		c.trust = &next
 		tr.save(c)
 	}

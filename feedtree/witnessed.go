@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -55,6 +56,9 @@ func (m *marks) add(certificate []*difference.Sighting, version func(feed.ID) fe
 			if proven.varies {
 				proven.hash = version(id)
 			}
+			if hash := version(id); hash == (feed.Hash{}) || proven.varies && !sees(certificate, difference.Version{ID: id, Hash: hash}) {
+				continue // no such item, or nobody vouches for what the log has
+			}
 			if *m == nil {
 				*m = marks{}
 			}
@@ -62,7 +66,13 @@ func (m *marks) add(certificate []*difference.Sighting, version func(feed.ID) fe
 			marked = append(marked, id)
 		}
 	}
+	slices.SortFunc(marked, func(a, b feed.ID) int { return bytes.Compare(a[:], b[:]) })
 	return marked
+}
+
+// sees reports whether one of the sightings names a version.
+func sees(certificate []*difference.Sighting, v difference.Version) bool {
+	return slices.ContainsFunc(certificate, func(s *difference.Sighting) bool { return slices.Contains(s.Seen, v) })
 }
 
 // provenBy returns what the sightings of a feed's owners of one time prove.
@@ -134,7 +144,7 @@ const maxOwnerSets = 16
 // are remembered.
 func (rd *reader) certified(c *channel, certificate []*difference.Sighting, shownBefore bool) {
 	v, ok := rd.owners.View(c.key)
-	if !ok || v.Epoch == nil {
+	if len(certificate) == 0 || !ok || v.Epoch == nil {
 		return
 	}
 	if owners := v.Epoch.Owners; !slices.ContainsFunc(c.ownerSets, func(known []env.PeerID) bool { return slices.Equal(known, owners) }) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/difference"
+	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/internal/wire"
@@ -103,7 +104,7 @@ func TestOwnersOfDifferentTimesDoNotAddUp(t *testing.T) {
 			certificate = append(certificate, difference.See(signers[i], benchURL, []difference.Version{version}, time.Unix(1, 0)))
 		}
 		var m marks
-		m.add(certificate, func(feed.ID) feed.Hash { return feed.Hash{} }, former, present)
+		m.add(certificate, func(feed.ID) feed.Hash { return version.Hash }, former, present)
 		if got := m.of(version).String(); got != test.want {
 			t.Errorf("%s: %s, want %s", test.what, got, test.want)
 		}
@@ -137,9 +138,9 @@ func TestOwnersSignWhatTheyHaveFetched(t *testing.T) {
 		r := ws.record(key)
 		r.at, r.seen = b.now, nil
 		for _, v := range of {
-			r.seen = append(r.seen, sightPrefixOf(v))
+			r.seen = append(r.seen, seenVersionOf(v))
 		}
-		slices.SortFunc(r.seen, comparePrefixes)
+		slices.SortFunc(r.seen, compareSeen)
 		ws.answer(key, benchURL, r)
 	}
 	check := func(what string, want ...difference.Version) {
@@ -176,6 +177,47 @@ func TestACertifierAsksNoMoreThanItNeeds(t *testing.T) {
 		ce := &certifier{common: &common{cfg: Config{PollInterval: 4}}}
 		if got := ce.sightPause(requests); got != want {
 			t.Errorf("after %d requests: %d, want %d", requests, got, want)
+		}
+	}
+}
+
+// Sightings that were signed for another feed prove nothing here, although its owners and items may be the same.
+func TestSightingsCountForTheirFeedOnly(t *testing.T) {
+	b := newBench(t)
+	es := &entries{b.common, b}
+	signers, _ := ownerKeys(2)
+	seen := []difference.Version{{ID: feed.ID{9}, Hash: feed.Hash{1}}}
+	here := difference.See(signers[0], benchURL, seen, time.Unix(1, 0))
+	other := difference.See(signers[1], "http://other.example/", seen, time.Unix(1, 0))
+	got := es.openSightings(overlay.Key(b.node.Network(), benchURL), [][]byte{here.Raw, other.Raw, []byte("nothing")})
+	if len(got) != 1 || got[0].URL != benchURL {
+		t.Errorf("%d sightings count", len(got))
+	}
+}
+
+// A sighting from before an edit does not answer for the new version; nor does one that somebody else sends again.
+func TestOldSightingsDoNotAnswer(t *testing.T) {
+	b := newBench(t)
+	signers, ids := ownerKeys(2)
+	at := time.Unix(1000, 0)
+	edited := openItem{difference.Version{ID: feed.ID{9}, Hash: feed.Hash{2}}, at}
+	for _, test := range []struct {
+		version byte
+		at      time.Time
+		want    bool
+	}{{1, at.Add(-time.Second), false}, {1, at, true}, {2, at.Add(-time.Second), true}} {
+		s := difference.See(signers[0], benchURL, []difference.Version{{ID: feed.ID{9}, Hash: feed.Hash{test.version}}}, test.at)
+		if edited.answeredBy(s) != test.want {
+			t.Errorf("version %d of %v: %v", test.version, test.at, !test.want)
+		}
+	}
+	ce := newCertifier(b.common, &entries{b.common, b}, &witnesses{common: b.common})
+	c := b.channel(overlay.Key(b.node.Network(), benchURL), benchURL)
+	c.leader = &leaderState{ready: true}
+	raw := difference.See(signers[0], benchURL, nil, at).Raw
+	for _, from := range ids {
+		if err := ce.onSight(from, &feedtreepb.Sight{Sighting: raw}); err != nil || len(c.leader.sightings) != 0 {
+			t.Errorf("%v, %d owners, although the feed has no epoch", err, len(c.leader.sightings)) // nor may it fail
 		}
 	}
 }

@@ -84,7 +84,7 @@ func provenanceNote(provenance string) string {
 	case provenance == "single":
 		return "One node found this on the web server, and no other node and no signature confirms it"
 	case strings.HasPrefix(provenance, ProvenanceWitnessed):
-		return "So many of the nodes that keep this feed have found this on the web server themselves"
+		return "That many of the nodes that keep this feed found this on the web server themselves"
 	case provenance == "varies":
 		return "The web server shows each node something else here"
 	case provenance == "unconfirmed":

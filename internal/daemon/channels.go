@@ -237,7 +237,7 @@ func addSilence(c *proxy.Channel, s feedtree.Subscription) {
 		return
 	}
 	c.State, c.Since = statePublisherSilent, c.PublisherSilent
-	c.Error = fmt.Sprintf("the publisher promises to sign at least every %v that nothing is missing, and has not since %s UTC: its node is off, or the nodes that keep the feed hide what it says",
+	c.Error = fmt.Sprintf("the publisher promises to sign at least every %v that nothing is missing, and has not since %s UTC: its node is off or its clock is wrong, or the nodes that keep the feed hide what it says",
 		s.Publisher.Beat, s.Silent.UTC().Format(time.DateTime))
 	c.Do = "if this lasts, also read the feed without tidings: " + c.URL
 }

@@ -57,7 +57,7 @@ type nodeEvents Daemon
 func (d *nodeEvents) News(key overlay.ID, changes []difference.Change, _ time.Time) {
 	d.subscriptions.markChanged(key)
 	s, ok := d.node.Feeds.Subscription(key)
-	if ok && attributesOf(s).RequiredProvenance != "" { // what needs other witnesses comes by Witnessed
+	if ok && attributesOf(s).RequiredProvenance != "" { // items that need the confirmation of owners are reported by Witnessed
 		changes = slices.DeleteFunc(slices.Clone(changes), func(c difference.Change) bool {
 			return c.Publication == nil || !s.Publisher.Valid(c.Publication.Key)
 		})

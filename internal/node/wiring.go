@@ -172,7 +172,7 @@ func (n *feedApp) HandOver(key overlay.ID, head *feed.Head, found []feed.Item, k
 	n.Corona.HandOver(key, head, found, known)
 }
 
-func (n *feedApp) MayLook(key overlay.ID) bool { return n.Corona.MayLook(key) }
+func (n *feedApp) Look(key overlay.ID, url string) bool { return n.Corona.Look(key, url) }
 
 func (n *feedApp) PollSoon(key overlay.ID) int { return n.Corona.PollSoon(key) }
 
