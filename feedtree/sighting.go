@@ -66,9 +66,7 @@ func (ws *witnesses) saw(key overlay.ID, url string, doc *feed.Feed) {
 		return
 	}
 	r := ws.record(key)
-	if r.looks > 1 {
-		r.looks = 1
-	}
+	r.looks = 0
 	r.at, r.seen = ws.clock.Now(), make([]seenVersion, 0, len(doc.Items))
 	for i := range doc.Items {
 		r.seen = append(r.seen, seenVersionOf(difference.Version{ID: doc.Items[i].ID, Hash: doc.Items[i].Hash}))
