@@ -130,6 +130,10 @@ func (ce *certifier) check(c *channel) {
 			delta.Sightings = append(delta.Sightings, s.Raw)
 		}
 		ce.appendAccepted(c)
+		if len(l.window.OlderThan(ce.owners.FirstKept(c.key, 0))) > 0 {
+			ce.plan(c, now.Add(ce.cfg.PollInterval/4)) // the log would forget items; the next poll repeats those that the origin still shows
+			return
+		}
 		if !ce.entries.append(c, delta, func(bool) {}) {
 			ce.plan(c, now.Add(certifyRetry))
 			return
