@@ -79,8 +79,7 @@ func (po *poller) Willing(key overlay.ID) bool {
 }
 
 // mayLook reports whether this node may fetch a channel's document only to confirm what others have found: it was not
-// turned away, the domain asks for no pause, and a domain with a budget is asked no more often than without a grant. A
-// poller of a domain with a budget waits for its turn.
+// turned away, and the domain asks for no pause. A poller of a domain with a budget waits for its turn.
 func (po *poller) mayLook(key overlay.ID, url string, now time.Time) bool {
 	if !po.Willing(key) {
 		return false
@@ -95,7 +94,7 @@ func (po *poller) mayLook(key overlay.ID, url string, now time.Time) bool {
 	case po.domains.exempt(domain):
 		return true
 	}
-	return d == nil && po.domains.takeUngranted(domain, now)
+	return d == nil
 }
 
 // unreadable returns how many nodes cannot read a channel while no other node has read it; 0 if one
