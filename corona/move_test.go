@@ -113,8 +113,8 @@ func TestMovesBeginAnewAndEnd(t *testing.T) {
 	}
 }
 
-// What is at the address to which a sequencer says that a channel has moved proves nothing about the channel: owners vouch
-// only for what a request for its own address has brought.
+// A sequencer may say that a channel has moved to any address, so a document from there proves nothing about the channel.
+// Owners vouch only for documents that they got by asking for the channel's own address.
 func TestOnlyTheOwnAddressOfAChannelProvesSomething(t *testing.T) {
 	for asked, want := range map[string]bool{"": true, site: true, "https://evil.example/feed": false} {
 		r := observation{asked: asked}

@@ -146,12 +146,6 @@ func (m *common) send(to env.Peer, msg *feedtreepb.Message) {
 	m.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Feed, msg))
 }
 
-// viewOf returns what is known of a key; the zero View if nothing is.
-func (m *common) viewOf(key overlay.ID) owner.View {
-	v, _ := m.owners.View(key)
-	return v
-}
-
 // logHead returns the first eight bytes of the hash of a feed's last visible entry; 0: the log is empty.
 func (m *common) logHead(key overlay.ID) uint64 {
 	log := m.owners.Visible(key)

@@ -74,7 +74,8 @@ func (st *statements) onStatement(from env.PeerID, raw []byte) error {
 		return fmt.Errorf("%w: it has an item", errStatement)
 	}
 	key := overlay.Key(st.node.Network(), p.URL)
-	c, v := st.feeds[key], st.viewOf(key)
+	c := st.feeds[key]
+	v, _ := st.owners.View(key)
 	switch {
 	case c != nil && c.subscribed:
 		if c.trust == nil || !bytes.Equal(c.trust.Key, p.Key) {

@@ -58,7 +58,7 @@ func TestItemsAreWitnessed(t *testing.T) {
 	}
 }
 
-// What only one node has found stays single, whichever node that is.
+// An item that only one node has found stays single, whichever node that is.
 func TestAForgedItemIsNotWitnessed(t *testing.T) {
 	t.Parallel()
 	for liar := range 3 {

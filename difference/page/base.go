@@ -14,7 +14,7 @@ type Location struct {
 	Address string // requested address, to which relative links in entries refer
 	Final   string // address after redirects; "": the same
 
-	What selection.Rule // which parts of the page count, and which changes are told
+	What selection.Rule // the parts of the page and the kinds of changes that count
 }
 
 // base returns the base of a document's relative links, or nil if that equals Address. Several hosts behind one

@@ -44,7 +44,7 @@ func testDocuments(t *testing.T) (all []testDocument) {
 	return all
 }
 
-// What feedparser finds in a document, in an item and in a text.
+// The following types hold feedparser's reading of a document, of an item and of a text.
 type (
 	foundDocument struct {
 		Fault    string
