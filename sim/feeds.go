@@ -77,6 +77,7 @@ type subscription struct {
 	branch        uint64                         // branch of the log at the last check
 	logSwitches   uint64                         // how often the node had replaced its log by another at the last check
 	acknowledged  bool                           // the node has confirmed that it stored the subscription
+	quiet         bool                           // no member is to know who subscribes
 }
 
 // Serve makes the origins serve a feed from now on.
@@ -121,12 +122,17 @@ func (s *Swarm) document(f *Feed, at time.Time) *feed.Feed {
 
 // SubscribeFeed subscribes a peer to a feed, for one reader. If the disk refuses the subscription,
 // the reader tries again later.
-func (p *Peer) SubscribeFeed(url string) {
+func (p *Peer) SubscribeFeed(url string) { p.addSubscription(url, false) }
+
+// SubscribeQuietly does the same through members that stand between.
+func (p *Peer) SubscribeQuietly(url string) { p.addSubscription(url, true) }
+
+func (p *Peer) addSubscription(url string, quiet bool) {
 	if p.subscriptions[url] != nil {
 		return
 	}
 	r := &subscription{
-		url: url, key: p.swarm.Key(url), since: p.swarm.Now(),
+		url: url, key: p.swarm.Key(url), since: p.swarm.Now(), quiet: quiet,
 		shownVersions: map[feed.ID]map[feed.Hash]bool{}, firstShown: map[feed.ID]time.Time{},
 	}
 	p.subscriptions[url] = r
@@ -139,7 +145,7 @@ const resubscribeDelay = 30 * time.Second
 func (p *Peer) subscribe(r *subscription) {
 	life := p.lives
 	p.Do(func() {
-		p.node.Feeds.Subscribe(r.url, 1, nil, func(err error) {
+		p.node.Subscribe(r.url, r.quiet, 1, nil, func(err error) {
 			if r.acknowledged = err == nil; r.acknowledged {
 				return
 			}
@@ -156,7 +162,7 @@ func (p *Peer) subscribe(r *subscription) {
 func (p *Peer) groupWeight(g overlay.ID) int {
 	w := p.groups[g]
 	for _, r := range p.subscriptions {
-		if r.key == g && r.acknowledged {
+		if r.key == g && r.acknowledged && !r.quiet {
 			w++
 		}
 	}
@@ -201,7 +207,7 @@ func (r application) News(key overlay.ID, of []difference.Change, at time.Time) 
 		if rd.key != key {
 			continue
 		}
-		if sub, _ := r.p.node.Feeds.Subscription(key); sub.Alone { // the node polled the feed itself, so the items are not in the log
+		if sub, _ := r.p.node.FeedsOf(key).Subscription(key); sub.Alone { // the node polled the feed itself, so the items are not in the log
 			for _, c := range of {
 				s.feeds.outsideLog[c.Item.ID] = true
 			}

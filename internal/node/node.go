@@ -17,6 +17,7 @@ import (
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner"
+	"tidings/overlay/relay"
 	"tidings/overlay/scribe"
 	"tidings/overlay/sums"
 	"tidings/overlay/wedge"
@@ -92,29 +93,45 @@ type Node struct {
 	Corona  *corona.Corona
 	// Firehose brings new entries to filters.
 	Firehose *firehose.Firehose
+	// Relay carries frames for readers who are not to be seen.
+	Relay *relay.Relay
 
+	quiet  *quiet // this node's own quiet subscriptions; nil: the node serves one of them
+	layers []env.Layer
 	feeds  FeedLayer // Feeds, unless an experiment has another one
 	app    Application
 	events *env.Events[owner.Event]
 }
 
 // New returns a node with the I/O interfaces of e. It continues from what the store remembers. Its events go
-// to app.
+// to app. A quiet subscription is a node of its own, without a Relay (quiet.go).
 func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*Node, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("node: %w", err)
 	}
 	n := &Node{app: app}
+	n.Relay = relay.New(e, signer, verify, n.Receive)
+	e.Network = n.Relay
+	if err := n.build(e, signer, verify, cfg, app); err != nil {
+		return nil, err
+	}
+	n.Relay.Serve(n.Overlay)
+	n.quiet = newQuiet(n, e, signer, verify, cfg)
+	n.layers = append(n.layers, n.Relay, n.quiet)
+	return n, n.quiet.load()
+}
+
+// build makes the layers that readers need.
+func (n *Node) build(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (err error) {
 	n.events = env.NewEvents(n.handle)
 	n.Overlay = overlay.New(e, signer, verify, cfg.Overlay)
 	n.Scribe = scribe.New(e, n.Overlay, cfg.Scribe, n.deliver)
-	var err error
 	if n.Owners, err = owner.New(e, n.Overlay, signer, verify, cfg.Owner, (*ownerApp)(n)); err != nil {
-		return nil, fmt.Errorf("node: %w", err)
+		return fmt.Errorf("node: %w", err)
 	}
 	if n.feeds = cfg.FeedLayer; n.feeds == nil {
 		if n.Feeds, err = feedtree.New(e, n.Overlay, n.Scribe, n.Owners, signer, verify, cfg.Feeds, (*feedApp)(n)); err != nil {
-			return nil, fmt.Errorf("node: %w", err)
+			return fmt.Errorf("node: %w", err)
 		}
 		n.feeds = n.Feeds
 	}
@@ -127,12 +144,13 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, app A
 	n.Overlay.Handle(wire.Corona, (*changeReportHandler)(n))
 	n.Firehose = firehose.New(e, n.Overlay, n.Owners, signer, verify, cfg.Firehose, n.app)
 	n.Overlay.Handle(wire.Feed, (*publicationHandler)(n))
-	return n, nil
+	n.layers = []env.Layer{n.events, n.Overlay, n.Scribe, n.Owners, n.Wedges, n.Sums, n.feeds, n.Corona, n.Firehose}
+	return nil
 }
 
 // Run runs the layers that are due.
 func (n *Node) Run(now time.Time) (next time.Time) {
-	return env.RunDue(now, n.events, n.Overlay, n.Scribe, n.Owners, n.Wedges, n.Sums, n.feeds, n.Corona, n.Firehose)
+	return env.RunDue(now, n.layers...)
 }
 
 // Moved tells the node that the addresses of its machine have changed.
@@ -161,6 +179,10 @@ func (n *Node) Receive(from env.PeerID, frame []byte) error {
 		return n.Corona.Receive(from, body)
 	case wire.Cobra:
 		return n.Firehose.Receive(from, body)
+	case wire.Relay:
+		if n.Relay != nil {
+			return n.Relay.Receive(from, body)
+		}
 	}
 	return fmt.Errorf("%w: layer %d", wire.ErrFrame, layer)
 }
@@ -190,4 +212,5 @@ func (n *Node) Reachable(addrs []string) { n.Overlay.Reachable(addrs) }
 func (n *Node) PeerDown(peer env.PeerID) {
 	n.Overlay.PeerDown(peer)
 	n.Scribe.PeerDown(peer)
+	n.Relay.PeerDown(peer)
 }

@@ -164,9 +164,17 @@ func (n *feedApp) Witnessed(key overlay.ID, items []feed.ID) { n.app.Witnessed(k
 
 func (n *feedApp) StateChanged(key overlay.ID, _ []byte, _ time.Time) { n.app.StateChanged(key) }
 
-func (n *feedApp) Fetch(key overlay.ID, url string) { n.Corona.FetchOnce(key, url) }
+func (n *feedApp) Fetch(key overlay.ID, url string) {
+	if n.quiet != nil {
+		n.Corona.FetchOnce(key, url)
+	}
+}
 
-func (n *feedApp) PollAlone(key overlay.ID, url string, on bool) { n.Corona.PollAlone(key, url, on) }
+func (n *feedApp) PollAlone(key overlay.ID, url string, on bool) {
+	if n.quiet != nil {
+		n.Corona.PollAlone(key, url, on)
+	}
+}
 
 func (n *feedApp) HandOver(key overlay.ID, head *feed.Head, found []feed.Item, known []difference.Entry) {
 	n.Corona.HandOver(key, head, found, known)

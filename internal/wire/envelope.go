@@ -44,6 +44,10 @@ const (
 	DomainWitness Domain = "tidings/witness/1"
 	// DomainSighting signs items as an owner of the feed saw them at the origin.
 	DomainSighting Domain = "tidings/sighting/1"
+	// DomainRelay signs a key that a member has made for one circuit that ends at it.
+	DomainRelay Domain = "tidings/relay/1"
+	// DomainGuest signs which member speaks for a guest.
+	DomainGuest Domain = "tidings/guest/1"
 )
 
 // Anywhere takes the place of the network in signatures that are valid in all networks.
@@ -75,6 +79,9 @@ type Signer struct {
 func NewSigner(private ed25519.PrivateKey, network Hash) *Signer {
 	return &Signer{private: private, network: network}
 }
+
+// With returns the signer of another private key for the same network.
+func (s *Signer) With(private ed25519.PrivateKey) *Signer { return NewSigner(private, s.network) }
 
 // Public returns the signer's public key.
 func (s *Signer) Public() ed25519.PublicKey { return s.private.Public().(ed25519.PublicKey) }

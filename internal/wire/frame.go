@@ -27,6 +27,7 @@ const (
 	Sums    Layer = 6
 	Corona  Layer = 7
 	Cobra   Layer = 8
+	Relay   Layer = 9
 )
 
 // MaxMessage is the maximum size of a layer's message in bytes. With its tag and length the message

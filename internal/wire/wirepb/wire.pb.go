@@ -94,6 +94,7 @@ type Frame struct {
 	//	*Frame_Sums
 	//	*Frame_Corona
 	//	*Frame_Cobra
+	//	*Frame_Relay
 	Body          isFrame_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -208,6 +209,15 @@ func (x *Frame) GetCobra() []byte {
 	return nil
 }
 
+func (x *Frame) GetRelay() []byte {
+	if x != nil {
+		if x, ok := x.Body.(*Frame_Relay); ok {
+			return x.Relay
+		}
+	}
+	return nil
+}
+
 type isFrame_Body interface {
 	isFrame_Body()
 }
@@ -244,6 +254,10 @@ type Frame_Cobra struct {
 	Cobra []byte `protobuf:"bytes,8,opt,name=cobra,proto3,oneof"` // cobra/firehose/firehosepb/firehose.proto, Message
 }
 
+type Frame_Relay struct {
+	Relay []byte `protobuf:"bytes,9,opt,name=relay,proto3,oneof"` // overlay/relay/relaypb/relay.proto, Message
+}
+
 func (*Frame_Overlay) isFrame_Body() {}
 
 func (*Frame_Scribe) isFrame_Body() {}
@@ -259,6 +273,8 @@ func (*Frame_Sums) isFrame_Body() {}
 func (*Frame_Corona) isFrame_Body() {}
 
 func (*Frame_Cobra) isFrame_Body() {}
+
+func (*Frame_Relay) isFrame_Body() {}
 
 // Envelope carries a payload as the exact bytes that were signed. The signature
 // is Ed25519 over: the domain, a zero byte, the hash of the network (32 bytes), the
@@ -784,7 +800,7 @@ var File_wire_proto protoreflect.FileDescriptor
 const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"wire.proto\x12\ftidings.wire\"\xd3\x01\n" +
+	"wire.proto\x12\ftidings.wire\"\xeb\x01\n" +
 	"\x05Frame\x12\x1a\n" +
 	"\aoverlay\x18\x01 \x01(\fH\x00R\aoverlay\x12\x18\n" +
 	"\x06scribe\x18\x02 \x01(\fH\x00R\x06scribe\x12\x16\n" +
@@ -793,7 +809,8 @@ const file_wire_proto_rawDesc = "" +
 	"\x05wedge\x18\x05 \x01(\fH\x00R\x05wedge\x12\x14\n" +
 	"\x04sums\x18\x06 \x01(\fH\x00R\x04sums\x12\x18\n" +
 	"\x06corona\x18\a \x01(\fH\x00R\x06corona\x12\x16\n" +
-	"\x05cobra\x18\b \x01(\fH\x00R\x05cobraB\x06\n" +
+	"\x05cobra\x18\b \x01(\fH\x00R\x05cobra\x12\x16\n" +
+	"\x05relay\x18\t \x01(\fH\x00R\x05relayB\x06\n" +
 	"\x04body\"T\n" +
 	"\bEnvelope\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
@@ -896,6 +913,7 @@ func file_wire_proto_init() {
 		(*Frame_Sums)(nil),
 		(*Frame_Corona)(nil),
 		(*Frame_Cobra)(nil),
+		(*Frame_Relay)(nil),
 	}
 	file_wire_proto_msgTypes[3].OneofWrappers = []any{
 		(*Reply_Welcome)(nil),

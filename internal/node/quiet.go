@@ -1,0 +1,272 @@
+package node
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"tidings/cobra/firehose"
+	"tidings/corona"
+	"tidings/feedtree"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/relay"
+	"tidings/overlay/scribe"
+)
+
+// MaxQuiet bounds the quiet subscriptions of one node. Each is a client of the network of its own, with two hosts and
+// a circuit, and costs some hundred bytes a second while nothing happens. Further ones are refused.
+const MaxQuiet = 32
+
+// ErrQuietFull reports that a node has MaxQuiet quiet subscriptions.
+var ErrQuietFull = errors.New("this node has reached its limit of quiet subscriptions")
+
+// ErrNotQuiet reports that a feed is subscribed to already, in the other way.
+var ErrNotQuiet = errors.New("the feed is subscribed to already, and other nodes know it: unsubscribe first")
+
+// quiet holds the subscriptions that no member can ascribe to this node. Each is a node of its own: a client with
+// a key made at its start, whose network is a circuit (overlay/relay) and nothing else, which asks no web server, and
+// whose records lie under a prefix of this node's store. All that a client does, it does; so nothing of it has to know
+// which subscriptions are quiet.
+type quiet struct {
+	of     *Node
+	env    env.Env
+	signer *wire.Signer
+	verify wire.Verifier
+	cfg    Config
+	byKey  map[overlay.ID]*follower
+}
+
+// A follower is the node of one quiet subscription.
+type follower struct {
+	*Node
+	channel *relay.Channel
+	store   *prefixStore
+}
+
+func newQuiet(of *Node, e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *quiet {
+	cfg.Overlay.Founder, cfg.Firehose, cfg.FeedLayer = false, firehose.Config{}, nil
+	e.Fetcher, e.Topics = noFetcher{}, nil
+	return &quiet{of: of, env: e, signer: signer, verify: verify, cfg: cfg, byKey: map[overlay.ID]*follower{}}
+}
+
+// QuietPrefix is the common prefix of the store's keys of quiet subscriptions. The key of the feed follows it.
+const QuietPrefix = "quiet/"
+
+func quietPrefix(key overlay.ID) []byte { return append([]byte(QuietPrefix), key[:]...) }
+
+// load continues the quiet subscriptions in the store.
+func (q *quiet) load() error {
+	keys := map[overlay.ID]bool{}
+	err := q.env.Store.Range([]byte(QuietPrefix), func(key, _ []byte) bool {
+		if rest := key[len(QuietPrefix):]; len(rest) > len(overlay.ID{}) {
+			keys[overlay.ID(rest[:len(overlay.ID{})])] = true
+		}
+		return true
+	})
+	if err != nil && !errors.Is(err, env.ErrDamaged) {
+		return fmt.Errorf("node: read quiet subscriptions: %w", err)
+	}
+	for _, key := range sortedKeys(keys) {
+		f, err := q.open(key)
+		if err != nil {
+			return err
+		}
+		if _, ok := f.Feeds.Subscription(key); !ok { // it ended, and the node stopped before its records were deleted
+			q.end(key)
+		}
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[overlay.ID]V) []overlay.ID {
+	return slices.SortedFunc(maps.Keys(m), func(a, b overlay.ID) int { return bytes.Compare(a[:], b[:]) })
+}
+
+// open starts the node of one subscription.
+func (q *quiet) open(key overlay.ID) (*follower, error) {
+	var seed [ed25519.SeedSize]byte
+	for i := 0; i < len(seed); i += 8 {
+		binary.LittleEndian.PutUint64(seed[i:], q.env.Rand.Uint64())
+	}
+	signer := q.signer.With(ed25519.NewKeyFromSeed(seed[:]))
+	f := &follower{Node: &Node{app: quietApp{q.of.app}}}
+	f.channel = q.of.Relay.Open(signer, func(exit env.Peer) { f.Overlay.Found(exit) }, func(from env.PeerID, frame []byte) {
+		_ = f.Receive(from, frame) // the exit is not to blame for what others send
+	})
+	e := q.env
+	f.store = &prefixStore{e.Store, quietPrefix(key)}
+	e.Network, e.Store = f.channel, f.store
+	if err := f.build(e, signer, q.verify, q.cfg, f.app); err != nil {
+		f.channel.Close()
+		return nil, err
+	}
+	q.byKey[key] = f
+	return f, nil
+}
+
+// end stops the node of a subscription and deletes its records.
+func (q *quiet) end(key overlay.ID) {
+	f := q.byKey[key]
+	delete(q.byKey, key)
+	f.channel.Close()
+	var ops []env.Op
+	q.env.Worker.Do(func() {
+		_ = f.store.Range(nil, func(key, _ []byte) bool { // what cannot be read is deleted after the next start
+			ops = append(ops, env.Op{Key: bytes.Clone(key)})
+			return true
+		})
+	}, func() {
+		if q.byKey[key] == nil { // otherwise the reader has subscribed again
+			f.store.Commit(ops, func(error) {})
+		}
+	})
+}
+
+// Next returns the time at which one of the nodes has something to do.
+func (q *quiet) Next() (next time.Time) {
+	for _, f := range q.byKey {
+		for _, l := range f.layers {
+			next = env.Sooner(next, l.Next())
+		}
+	}
+	return next
+}
+
+// Run runs the nodes and returns Next.
+func (q *quiet) Run(now time.Time) (next time.Time) {
+	for _, key := range sortedKeys(q.byKey) {
+		if f := q.byKey[key]; f != nil {
+			f.Node.Run(now)
+		}
+	}
+	return q.Next()
+}
+
+// FeedsOf returns the FeedTree that has a feed's subscription: that of the node, or of a quiet subscription.
+func (n *Node) FeedsOf(key overlay.ID) *feedtree.FeedTree {
+	if f := n.quiet.byKey[key]; f != nil {
+		return f.Feeds
+	}
+	return n.Feeds
+}
+
+// Subscriptions returns all subscriptions in the order of their keys.
+func (n *Node) Subscriptions() []feedtree.Subscription {
+	all := n.Feeds.Subscriptions()
+	for key, f := range n.quiet.byKey {
+		if s, ok := f.Feeds.Subscription(key); ok {
+			all = append(all, s)
+		}
+	}
+	slices.SortFunc(all, func(a, b feedtree.Subscription) int { return bytes.Compare(a.Key[:], b.Key[:]) })
+	return all
+}
+
+// Quiet describes a quiet subscription; ok is false if the feed's subscription is none.
+func (n *Node) Quiet(key overlay.ID) (connected, ok bool) {
+	f := n.quiet.byKey[key]
+	return f != nil && f.channel.Open() && f.Overlay.State() == overlay.Attached, f != nil
+}
+
+// Circuit returns the members that stand between this node and a feed that it follows quietly; ok is false if there
+// are none now.
+func (n *Node) Circuit(key overlay.ID) (middle, exit *overlay.Contact, ok bool) {
+	if f := n.quiet.byKey[key]; f != nil {
+		return f.channel.Circuit()
+	}
+	return nil, nil, false
+}
+
+// Subscribe follows a feed, quietly or not; see feedtree.FeedTree.Subscribe. An existing subscription does not become
+// a quiet one, nor the other way round.
+func (n *Node) Subscribe(url string, quietly bool, weight int, attributes []byte, done func(error)) {
+	key := overlay.Key(n.Overlay.Network(), url)
+	f := n.quiet.byKey[key]
+	if f == nil && !quietly {
+		n.Feeds.Subscribe(url, weight, attributes, done)
+		return
+	}
+	_, loud := n.Feeds.Subscription(key)
+	var err error
+	switch {
+	case f != nil && !quietly, loud:
+		err = ErrNotQuiet
+	case f == nil && len(n.quiet.byKey) >= MaxQuiet:
+		err = fmt.Errorf("%w: %d", ErrQuietFull, MaxQuiet)
+	case f == nil:
+		f, err = n.quiet.open(key)
+	}
+	if err != nil {
+		done(fmt.Errorf("subscribe to %s: %w", url, err))
+		return
+	}
+	f.Feeds.Subscribe(url, weight, attributes, func(err error) {
+		if _, ok := f.Feeds.Subscription(key); !ok && n.quiet.byKey[key] == f {
+			n.quiet.end(key)
+		}
+		done(err)
+	})
+}
+
+// Unsubscribe ends a subscription; see feedtree.FeedTree.Unsubscribe.
+func (n *Node) Unsubscribe(url string, done func(error)) {
+	key := overlay.Key(n.Overlay.Network(), url)
+	f := n.quiet.byKey[key]
+	n.FeedsOf(key).Unsubscribe(url, func(err error) {
+		if err == nil && f != nil && n.quiet.byKey[key] == f {
+			n.quiet.end(key)
+		}
+		done(err)
+	})
+}
+
+// Trust trusts the key that the log of a feed names; see feedtree.FeedTree.Trust.
+func (n *Node) Trust(key overlay.ID) bool { return n.FeedsOf(key).Trust(key) }
+
+// quietApp passes the events of a quiet subscription to the node's application.
+type quietApp struct{ Application }
+
+func (quietApp) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State) {}
+
+func (quietApp) Dispatched(firehose.Dispatch) bool { return false }
+
+func (quietApp) Deliver(scribe.Delivery) {}
+
+// noFetcher is the Fetcher of a quiet subscription. It is never used, because a client polls for itself alone, and
+// feedApp does not let it.
+type noFetcher struct{}
+
+func (noFetcher) Fetch(env.Handle, env.Request) {}
+
+// A prefixStore is the part of a store whose keys have a prefix.
+type prefixStore struct {
+	store  env.Store
+	prefix []byte
+}
+
+func (s *prefixStore) key(key []byte) []byte { return slices.Concat(s.prefix, key) }
+
+// Commit implements env.Store.
+func (s *prefixStore) Commit(ops []env.Op, done func(error)) {
+	own := slices.Clone(ops)
+	for i := range own {
+		own[i].Key = s.key(own[i].Key)
+	}
+	s.store.Commit(own, done)
+}
+
+// Get implements env.Store.
+func (s *prefixStore) Get(key []byte) ([]byte, error) { return s.store.Get(s.key(key)) }
+
+// Range implements env.Store.
+func (s *prefixStore) Range(prefix []byte, each func(key, value []byte) bool) error {
+	return s.store.Range(s.key(prefix), func(key, value []byte) bool { return each(key[len(s.prefix):], value) })
+}

@@ -1,0 +1,149 @@
+package sim
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay/relay/relaypb"
+)
+
+// No frame of a world shows both who reads a feed quietly and which feed it is: not those that the reader sends
+// and gets, nor those that the exit of its circuit has opened, nor any other.
+func TestNoMemberSeesReaderAndFeed(t *testing.T) {
+	t.Parallel()
+	for _, open := range []bool{true, false} { // a member, and a client
+		s := feedSwarm(7, Config{})
+		s.Grow(24, 100*time.Millisecond)
+		s.World.Run(20 * time.Second)
+		reader := s.Add(open, s.Peers()[0])
+		reader.Start()
+		s.World.Run(time.Minute)
+		url := s.serveFeeds(1, 3*time.Minute, 10)[0]
+		near := nearestPeers(s, url)
+		near = slices.DeleteFunc(near, func(p *Peer) bool { return p == reader })
+		near[12].SubscribeFeed(url)
+
+		key, shadow := s.Key(url), s.Key(url)
+		shadow[0] ^= 0x80
+		feedMarks := [][]byte{[]byte(url), key[:], shadow[:]}
+		readerID := reader.OverlayID()
+		readerMarks := [][]byte{[]byte(reader.ID()), reader.Key()[32:], readerID[:], []byte(reader.addr)}
+		shows := func(frame []byte, marks [][]byte) bool {
+			return slices.ContainsFunc(marks, func(m []byte) bool { return bytes.Contains(frame, m) })
+		}
+		owns := slices.Contains(nearestPeers(s, url)[:5], reader) // then it has to do with the feed, whoever reads it
+		if owns {
+			t.Fatal("the reader owns the feed: choose another seed")
+		}
+		middles, exits, sizes, forwarded := map[env.PeerID]bool{}, map[env.PeerID]bool{}, map[int]bool{}, 0
+		for _, p := range s.Peers() {
+			p.filterOutgoing = func(to env.Peer, frame []byte) []byte {
+				mine := p == reader || to.ID == reader.ID()
+				if mine && shows(frame, feedMarks) {
+					t.Errorf("a frame from %d to %d shows the feed", p.Index(), s.World.byID[to.ID].Index())
+				}
+				if shows(frame, feedMarks) && shows(frame, readerMarks) {
+					t.Errorf("a frame from %d shows reader and feed", p.Index())
+				}
+				layer, body, err := wire.ParseFrame(frame)
+				if err != nil || layer != wire.Relay {
+					return frame
+				}
+				m := new(relaypb.Message)
+				if err := proto.Unmarshal(body, m); err != nil {
+					t.Error(err)
+				}
+				switch b := m.Body.(type) {
+				case *relaypb.Message_Data:
+					sizes[len(b.Data.Sealed)] = true
+					if p == reader {
+						middles[to.ID] = true
+					}
+				case *relaypb.Message_Forward:
+					forwarded++
+					exits[p.ID()] = true
+					if to.ID == reader.ID() || middles[to.ID] {
+						t.Error("the exit talks to the middle, or to the reader, about the feed")
+					}
+					if shows(frame, readerMarks) {
+						t.Error("what the exit has opened shows the reader")
+					}
+				}
+				return frame
+			}
+		}
+		reader.SubscribeQuietly(url)
+		s.World.Run(40 * time.Minute)
+		if len(middles) == 0 || len(exits) == 0 || forwarded < 100 || len(sizes) > 5 {
+			t.Errorf("%d middles, %d exits, %d frames forwarded, %d sizes", len(middles), len(exits), forwarded, len(sizes))
+		}
+		for id := range exits {
+			if middles[id] {
+				t.Error("one member is middle and exit")
+			}
+		}
+		if n := len(reader.subscriptions[url].firstShown); n < 10 {
+			t.Errorf("the reader was shown %d items", n)
+		}
+		t.Logf("open %v: %d frames forwarded, sizes %v, %+v", open, forwarded, sizes, reader.node.Relay.Stats())
+		if _, knows := reader.node.Owners.View(key); knows {
+			t.Error("the reader's own node keeps the log")
+		}
+		s.CheckReaders()
+		report(t, s)
+	}
+}
+
+// A quiet reader whose middle or exit dies finds others within a minute, and gets what it missed. So does one whose
+// own node restarts.
+func TestQuietReadersOutliveTheirCircuits(t *testing.T) {
+	t.Parallel()
+	s := feedSwarm(11, Config{NetworkFaults: NetworkFaults{Loss: 0.01}})
+	s.Grow(24, 100*time.Millisecond)
+	s.World.Run(20 * time.Second)
+	reader := s.Add(false, s.Peers()[0])
+	reader.Start()
+	s.World.Run(time.Minute)
+	url := s.serveFeeds(1, 3*time.Minute, 20)[0]
+	near := nearestPeers(s, url)
+	near[20].SubscribeFeed(url)
+	reader.SubscribeQuietly(url)
+	s.World.Run(5 * time.Minute)
+	for round := range 4 {
+		middle, exit, ok := reader.node.Circuit(s.Key(url))
+		if !ok {
+			t.Fatalf("round %d: there is no circuit", round)
+		}
+		dead := []*Peer{s.byID[middle.ID], s.byID[exit.ID], s.byID[exit.ID], reader}[round]
+		dead.Kill(round == 2)
+		if round == 3 {
+			s.World.Run(10 * time.Second)
+			reader.Start()
+		}
+		connected := s.World.RunUntil(func() bool {
+			m, e, ok := reader.node.Circuit(s.Key(url))
+			connected, _ := reader.node.Quiet(s.Key(url))
+			return ok && connected && (round == 3 || m != middle || e != exit)
+		}, time.Second, time.Minute)
+		if !connected {
+			t.Errorf("round %d: no other circuit after a minute", round)
+		}
+		s.World.Run(10 * time.Minute)
+		if !dead.Up() {
+			dead.Start()
+		}
+	}
+	s.World.Run(20 * time.Minute)
+	s.CheckReaders()
+	report(t, s)
+	if n := len(reader.subscriptions[url].firstShown); n < 20 {
+		t.Errorf("the reader was shown %d items", n)
+	}
+	t.Logf("%+v", reader.node.Relay.Stats())
+}
