@@ -114,6 +114,8 @@ type SubscribeMessage struct {
 	Tags []string `json:"tags,omitzero"`
 	// Private says that only this node polls the feed. URL in the answer is then the feed's name; see [PrivateFeeds].
 	Private bool `json:"private,omitempty"`
+	// QuietFollow says that members stand between, so that none knows both the reader and the feed.
+	QuietFollow bool `json:"quiet_follow,omitempty"`
 	// Headers, in a request to subscribe, are sent to the origin with each poll. They make a feed private.
 	Headers map[string]string `json:"headers,omitempty"`
 }
@@ -200,7 +202,7 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 	if err := checkTags(q.Tags); err != nil {
 		return nil, err
 	}
-	done, err := s.subscribe(r.Context(), address)
+	done, err := s.subscribe(r.Context(), address, q.QuietFollow)
 	if err != nil {
 		return nil, err
 	}
@@ -221,6 +223,9 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 func (s *Server) apiSubscribePrivately(r *http.Request, q SubscribeMessage) (any, error) {
 	if q.MinProvenance != "" && q.MinProvenance != ProvenanceAny {
 		return nil, refuse(http.StatusBadRequest, "items of a private feed are not signed, and no other node sees them: leave out least")
+	}
+	if q.QuietFollow {
+		return nil, refuse(http.StatusBadRequest, "no other node knows a private feed: leave out quiet_follow")
 	}
 	if err := checkTags(q.Tags); err != nil {
 		return nil, err

@@ -96,7 +96,7 @@ func notPageError(document string, found Inspection) *choiceError {
 // subscribe subscribes to an address, or to the only feed that the page there advertises. If there is a choice, the
 // error is a *choiceError. An address that certainly cannot be followed is not subscribed to. An existing
 // subscription is inspected again only until its first poll has a result.
-func (s *Server) subscribe(ctx context.Context, address string) (done SubscribeMessage, err error) {
+func (s *Server) subscribe(ctx context.Context, address string, quietly bool) (done SubscribeMessage, err error) {
 	inspectCtx, cancel := context.WithTimeout(ctx, inspectTime)
 	defer cancel()
 	done.URL = address
@@ -114,6 +114,9 @@ func (s *Server) subscribe(ctx context.Context, address string) (done SubscribeM
 		if t, ok := errors.AsType[*ReadError](warning); ok {
 			done.Warning = oneLine(t.Reason)
 		}
+	}
+	if done.QuietFollow = quietly; quietly {
+		return done, s.subs.SubscribeQuietly(ctx, done.URL)
 	}
 	return done, s.subs.Subscribe(ctx, done.URL, false)
 }

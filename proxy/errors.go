@@ -22,6 +22,7 @@ var (
 	ErrBusy           = errors.New("try again later")                  // limits of the origin or of the node
 	ErrFull           = errors.New("no space left")                    // too many subscriptions, or the disk is full
 	ErrNoSubscription = errors.New("there is no such subscription")    // of Unsubscribe and others
+	ErrKnown          = errors.New("other nodes know already")         // of SubscribeQuietly
 	ErrRejected       = errors.New("not published")                    // of Push and Write: the feed's owners refused the item; the text says why
 	ErrPending        = errors.New("not published yet")                // of Push and Write: no quorum has the item yet, or an earlier one
 	ErrInvalidItem    = errors.New("this cannot be published")         // of Push and Write: no node would accept this item
@@ -41,6 +42,7 @@ var errorStatuses = []struct {
 	{ErrTooLarge, http.StatusRequestEntityTooLarge},
 	{ErrForbidden, http.StatusForbidden},
 	{ErrNoKey, http.StatusForbidden},
+	{ErrKnown, http.StatusConflict},
 	{ErrRejected, http.StatusConflict},
 	{ErrNotFound, http.StatusNotFound},
 	{ErrNoSubscription, http.StatusNotFound},

@@ -20,6 +20,7 @@ type memoryNode struct {
 	now           func() time.Time
 	sources       map[string]source
 	subscribed    map[string]bool // by address; true if made by reading
+	quiet         []string        // those of them that members stand between
 	reads         int
 	inspected     int // calls of Inspect
 	requests      int // of these calls
@@ -109,6 +110,16 @@ func (m *memoryNode) Subscribe(ctx context.Context, url string, auto bool) error
 	}
 	m.subscribed[url] = auto && (was || !ok)
 	return nil
+}
+
+func (m *memoryNode) SubscribeQuietly(ctx context.Context, url string) error {
+	if _, known := m.Version(url); known {
+		return ErrKnown
+	}
+	m.mu.Lock()
+	m.quiet = append(m.quiet, url)
+	m.mu.Unlock()
+	return m.Subscribe(ctx, url, false)
 }
 
 func (m *memoryNode) Unsubscribe(ctx context.Context, url string) error {

@@ -363,7 +363,7 @@ func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
 	if saysWhatCounts(address) && r.PostForm.Get("tried") == "" {
 		return s.offerSubscription(w, r, address)
 	}
-	done, err := s.subscribe(r.Context(), address) // the next page shows the state
+	done, err := s.subscribe(r.Context(), address, false) // the next page shows the state
 	if p, ok := errors.AsType[*choiceError](err); ok {
 		return s.writePage(w, r, http.StatusMultipleChoices, "choose.html", "Choice of feeds", struct {
 			Text    string

@@ -26,6 +26,9 @@ type Subscriptions interface {
 	// auto marks a subscription that was made by reading; it lapses if nobody reads it for 30 days. Subscribing
 	// again is no error: a requested subscription stays one, and an automatic one becomes one when it is requested.
 	Subscribe(ctx context.Context, url string, auto bool) error
+	// SubscribeQuietly subscribes to a feed as Subscribe does without auto, through members that stand between, so that
+	// no member knows both the reader and the feed. The error is ErrKnown if there is another subscription.
+	SubscribeQuietly(ctx context.Context, url string) error
 	// Unsubscribe ends a subscription, and returns when that is durable. The error is ErrNoSubscription if there
 	// was none. After that, Subscribe with auto fails until somebody subscribes without auto.
 	Unsubscribe(ctx context.Context, url string) error
@@ -87,6 +90,7 @@ type Channel struct {
 	Site        string `json:"site"`        // where people read it on the Web, as the feed says; may be empty
 	Kind        string `json:"kind"`        // feed or page
 	Private     bool   `json:"private"`     // only this node polls it; URL is its name then, as in [PrivateFeeds]
+	Quiet       bool   `json:"quiet"`       // followed through members that stand between
 	ReadURL     string `json:"read_url"`    // address to give to a feed reader
 	Subscribers int    `json:"subscribers"` // number of readers in the whole network
 

@@ -207,7 +207,7 @@ func (r application) News(key overlay.ID, of []difference.Change, at time.Time) 
 		if rd.key != key {
 			continue
 		}
-		if sub, _ := r.p.node.FeedsOf(key).Subscription(key); sub.Alone { // the node polled the feed itself, so the items are not in the log
+		if sub, _ := r.p.node.NodeOf(key).Feeds.Subscription(key); sub.Alone { // the node polled the feed itself, so the items are not in the log
 			for _, c := range of {
 				s.feeds.outsideLog[c.Item.ID] = true
 			}

@@ -15,7 +15,7 @@ func (s *Swarm) checkSubscriptions() {
 			continue
 		}
 		for _, r := range p.subscriptions {
-			if _, ok := p.node.FeedsOf(r.key).Subscription(r.key); !ok && r.acknowledged {
+			if _, ok := p.node.NodeOf(r.key).Feeds.Subscription(r.key); !ok && r.acknowledged {
 				s.reportViolation(SubscriptionLost, "host %d is no longer subscribed to %s", p.Index(), r.url)
 			}
 		}

@@ -57,7 +57,7 @@ func (s *Swarm) CheckReaders() {
 				s.reportViolation(ShownAndGone, "host %d lacks %d items of %s that some reader was shown", p.Index(), gone, url)
 			}
 			if lacks > 0 {
-				sub, _ := p.node.FeedsOf(r.key).Subscription(r.key)
+				sub, _ := p.node.NodeOf(r.key).Feeds.Subscription(r.key)
 				s.reportViolation(NotShown, "host %d lacks %d of %d items of %s (%d in its window)", p.Index(), lacks, len(want.Items), url, sub.Items)
 			}
 		}
@@ -97,7 +97,7 @@ func (s *Swarm) CheckRetained() {
 func (p *Peer) currentItems(r *subscription) (has map[feed.ID]feed.Hash, answered bool) {
 	has = map[feed.ID]feed.Hash{}
 	p.Do(func() {
-		p.node.FeedsOf(r.key).Read(r.key, func(d feedtree.Document) {
+		p.node.NodeOf(r.key).Feeds.Read(r.key, func(d feedtree.Document) {
 			answered = true
 			for _, e := range d.Entries {
 				has[e.Item.ID] = e.Item.Hash

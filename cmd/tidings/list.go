@@ -141,6 +141,9 @@ func addDetails(table *table, c proxy.Channel, now time.Time) {
 	if c.Private {
 		table.note("private: no other node learns its address", faint)
 	}
+	if c.Quiet {
+		table.note("quiet: no member knows both this node and the feed", faint)
+	}
 	if len(c.Tags) > 0 {
 		table.note("tags: "+strings.Join(c.Tags, ", "), faint)
 	}

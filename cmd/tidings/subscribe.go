@@ -17,12 +17,13 @@ import (
 
 // A subscribeCommand is "tidings subscribe".
 type subscribeCommand struct {
-	client     `embed:""`
-	Least      string   `placeholder:"WHO" help:"Show only items signed by the publisher (publisher), only these and items that several nodes have found at the web server (witnessed), or all items (any, the default)."`
-	Private    bool     `help:"Let only this node poll the feeds, and tell no other node their addresses. An address with a user name and a password (https://USER:PASSWORD@…) is private without this flag."`
-	HeaderFile string   `placeholder:"FILE" help:"Send the headers in this file (lines like Authorization: … or Cookie: …) with each poll. The feeds are private. Other users must not be able to read the file."`
-	Tag        []string `placeholder:"NAME" help:"A tag for the feeds, in place of the tags that they have. May be repeated. --tag= removes the tags."`
-	URLs       []string `arg:"" name:"url" help:"Addresses of feeds, or of pages that advertise a feed. page+https://… follows changes of the page itself, and page+https://…#select=CSS those of some elements."`
+	client      `embed:""`
+	Least       string   `placeholder:"WHO" help:"Show only items signed by the publisher (publisher), only these and items that several nodes have found at the web server (witnessed), or all items (any, the default)."`
+	Private     bool     `help:"Let only this node poll the feeds, and tell no other node their addresses. An address with a user name and a password (https://USER:PASSWORD@…) is private without this flag."`
+	QuietFollow bool     `help:"Follow the feeds through two other members of the network each, so that no member knows both this node and the feed. Items come a little later, and cost more traffic. The web servers see one request from this node now."`
+	HeaderFile  string   `placeholder:"FILE" help:"Send the headers in this file (lines like Authorization: … or Cookie: …) with each poll. The feeds are private. Other users must not be able to read the file."`
+	Tag         []string `placeholder:"NAME" help:"A tag for the feeds, in place of the tags that they have. May be repeated. --tag= removes the tags."`
+	URLs        []string `arg:"" name:"url" help:"Addresses of feeds, or of pages that advertise a feed. page+https://… follows changes of the page itself, and page+https://…#select=CSS those of some elements."`
 }
 
 // Validate checks --least. An enum of kong would list "" as one of the values.
@@ -43,7 +44,7 @@ func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 		if isFile(address) {
 			return nodeError{message: address + ": a file on this machine, not an address; \"tidings opml import\" subscribes to the feeds of an OPML file"}
 		}
-		answer, err := call[proxy.SubscribeMessage](ctx, c.client, "subscribe", proxy.SubscribeMessage{URL: address, MinProvenance: c.Least, Tags: c.Tag, Private: c.Private, Headers: headers})
+		answer, err := call[proxy.SubscribeMessage](ctx, c.client, "subscribe", proxy.SubscribeMessage{URL: address, MinProvenance: c.Least, Tags: c.Tag, Private: c.Private, QuietFollow: c.QuietFollow, Headers: headers})
 		if err == nil {
 			_, err = fmt.Fprintln(s.out, answer.ReadURL)
 		}

@@ -43,10 +43,10 @@ func (l *channelList) List(ctx context.Context) (channels []proxy.Channel, err e
 				answer(struct{}{})
 			}
 		}
-		for _, s := range l.node.Feeds.Subscriptions() {
+		for _, s := range l.node.Subscriptions() {
 			if s.Version == 0 {
 				pending++
-				l.node.Feeds.Read(s.Key, readDone)
+				l.node.NodeOf(s.Key).Feeds.Read(s.Key, readDone)
 			}
 		}
 		readDone(feedtree.Document{})
@@ -55,7 +55,7 @@ func (l *channelList) List(ctx context.Context) (channels []proxy.Channel, err e
 		failing := l.disk.Stats().Failing
 		err = l.do(ctx, func() {
 			cut := cutOff(l.node)
-			for _, s := range l.node.Feeds.Subscriptions() {
+			for _, s := range l.node.Subscriptions() {
 				channels = append(channels, withStoreError(withCutOff(l.channelOf(s), s, cut), failing))
 			}
 		})
@@ -84,7 +84,7 @@ func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 		Since: proxy.OptionalTime(s.Since), Auto: attributesOf(s).Auto, Subscribers: s.Weight,
 	}
 	if s.Items > 0 {
-		c.Provenance, c.State, c.Newest = feedtree.Single, proxy.StateOK, proxy.OptionalTime(l.node.Feeds.Newest(s.Key))
+		c.Provenance, c.State, c.Newest = feedtree.Single, proxy.StateOK, proxy.OptionalTime(l.node.NodeOf(s.Key).Feeds.Newest(s.Key))
 	}
 	a := attributesOf(s)
 	c.MinProvenance, c.Tags, c.Title, c.Site = a.RequiredProvenance, a.Tags, cmp.Or(a.Title, feed.PlainTitle(s.Title)), cmp.Or(a.Site, feed.AbsoluteLink(originURL(s.URL), s.Link))
@@ -98,10 +98,11 @@ func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 	if c.Provenance == feedtree.Single && 2*s.Witnessed > s.Items {
 		c.Provenance = feedtree.Witnessed
 	}
-	if v, ok := l.node.Owners.View(s.Key); ok && v.Epoch != nil {
+	if v, ok := l.node.NodeOf(s.Key).Owners.View(s.Key); ok && v.Epoch != nil {
 		c.Owners, c.Pollers = len(v.Epoch.Owners), 1
 		c.Subscribers = max(c.Subscribers, v.Weight)
 	}
+	defer addCircuit(&c, l.node, s)
 	defer addKeyState(&c, s)
 	defer addSilence(&c, s) // after addMissing
 	defer addMissing(&c, s)
@@ -305,6 +306,7 @@ const pollerGoneText = "the node that polled this feed is gone: another one take
 
 // pollStateOf returns the state of a feed's polls; ok is false if no node has reported any yet.
 func pollStateOf(n *node.Node, s feedtree.Subscription, now time.Time) (p pollState, ok bool) {
+	n = n.NodeOf(s.Key)
 	polled, leads := n.Corona.View(s.Key)
 	reported, err := corona.ParseState(s.State)
 	recorded, known := corona.NotedState(n.Owners.Note(s.Key))

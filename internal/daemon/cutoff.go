@@ -48,7 +48,7 @@ func addCutOff(c *proxy.Channel, s feedtree.Subscription, p pollState) {
 // withCutOff returns a channel of a node without contact to others. Its error says when the node begins to
 // poll the feed itself.
 func withCutOff(c proxy.Channel, s feedtree.Subscription, cut *feedtree.CutOff) proxy.Channel {
-	if cut == nil || s.Alone || s.Led || c.State != proxy.StateOK && c.State != proxy.StateNew {
+	if cut == nil || c.Quiet || s.Alone || s.Led || c.State != proxy.StateOK && c.State != proxy.StateNew {
 		return c
 	}
 	c.State, c.Since = proxy.StateCutOff, proxy.OptionalTime(cut.Since)
@@ -63,4 +63,13 @@ func cutOff(n *node.Node) *feedtree.CutOff {
 		return &c
 	}
 	return nil
+}
+
+// addCircuit adds that a subscription is quiet, and that no members stand between at present.
+func addCircuit(c *proxy.Channel, n *node.Node, s feedtree.Subscription) {
+	connected, quiet := n.Quiet(s.Key)
+	if c.Quiet = quiet; quiet && !connected && (c.State == proxy.StateOK || c.State == proxy.StateNew || c.State == proxy.StateCutOff) {
+		c.State, c.Since = proxy.StateCutOff, proxy.OptionalTime(s.Heard)
+		c.Error = "this node looks for two members that stand between it and the feed; a network needs several members for that"
+	}
 }

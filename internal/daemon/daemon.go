@@ -115,7 +115,7 @@ func Open(c Config) (*Daemon, error) {
 	}
 	// The lock of the store keeps a second process out of the directory.
 	var err error
-	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver, store.SecondCopy{Prefix: []string{feedtree.SubscriptionPrefix, unsubscribedPrefix}}); err != nil {
+	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver, store.SecondCopy{Prefix: []string{feedtree.SubscriptionPrefix, node.QuietSubscriptionPrefix, unsubscribedPrefix}}); err != nil {
 		return nil, fileError(c.Dir, err)
 	}
 	if d.keywords, err = openKeywords(c.path(keywordsFile), cobra.Config{ArticlesPerFeed: c.KeywordItems}, d.log); err != nil {
@@ -151,10 +151,12 @@ func (d *Daemon) open() (err error) {
 	}()
 	storeLost := d.disk.Lost()
 	hasSubscriptions := false
-	err = d.disk.Range([]byte(feedtree.SubscriptionPrefix), func(_, _ []byte) bool {
-		hasSubscriptions = true
-		return false
-	})
+	for _, prefix := range []string{feedtree.SubscriptionPrefix, node.QuietSubscriptionPrefix} {
+		err = cmp.Or(err, d.disk.Range([]byte(prefix), func(_, _ []byte) bool {
+			hasSubscriptions = true
+			return false
+		}))
+	}
 	if err != nil {
 		return fmt.Errorf("read subscriptions: %w", err)
 	}
@@ -318,7 +320,7 @@ func (d *Daemon) join(ctx context.Context) error {
 		return err
 	}
 	d.network = d.dataDir.network
-	if d.damage.subscriptions, err = d.subscriptions.load(d.node.Feeds); err != nil {
+	if d.damage.subscriptions, err = d.subscriptions.load(d.node); err != nil {
 		return err
 	}
 	if f, ok := d.damage.finding(d.config.Dir); ok {

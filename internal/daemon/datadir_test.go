@@ -13,6 +13,7 @@ import (
 
 	"tidings/feedtree"
 	"tidings/internal/env"
+	"tidings/internal/node"
 	"tidings/internal/store"
 	"tidings/internal/wire"
 )
@@ -87,7 +88,7 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 			if err := os.Remove(filepath.Join(dir, networkFile)); err != nil {
 				t.Fatal(err)
 			}
-			disk, err := store.Open(filepath.Join(dir, storeFile), func(f func()) { f() }, store.SecondCopy{Prefix: []string{feedtree.SubscriptionPrefix, unsubscribedPrefix}})
+			disk, err := store.Open(filepath.Join(dir, storeFile), func(f func()) { f() }, store.SecondCopy{Prefix: []string{feedtree.SubscriptionPrefix, node.QuietSubscriptionPrefix, unsubscribedPrefix}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -37,6 +37,14 @@ func (d *Daemon) Subscribe(ctx context.Context, url string, auto bool) error {
 	return d.subscriptions.Subscribe(ctx, url, auto)
 }
 
+// SubscribeQuietly subscribes to a feed of the network through members that stand between.
+func (d *Daemon) SubscribeQuietly(ctx context.Context, url string) error {
+	if name, private := d.private.FindPrivate(url); private {
+		return fmt.Errorf("%s: %w: it is private, and no other node knows it", name, proxy.ErrForbidden)
+	}
+	return d.subscriptions.SubscribeQuietly(ctx, url)
+}
+
 // Unsubscribe ends the subscription to a feed.
 func (d *Daemon) Unsubscribe(ctx context.Context, url string) error {
 	if isPrivateName(url) {

@@ -56,7 +56,7 @@ type nodeEvents Daemon
 
 func (d *nodeEvents) News(key overlay.ID, changes []difference.Change, _ time.Time) {
 	d.subscriptions.markChanged(key)
-	s, ok := d.node.Feeds.Subscription(key)
+	s, ok := d.node.NodeOf(key).Feeds.Subscription(key)
 	if ok && attributesOf(s).RequiredProvenance != "" { // items that need the confirmation of owners are reported by Witnessed
 		changes = slices.DeleteFunc(slices.Clone(changes), func(c difference.Change) bool {
 			return c.Publication == nil || !s.Publisher.Valid(c.Publication.Key)
@@ -69,7 +69,7 @@ func (d *nodeEvents) News(key overlay.ID, changes []difference.Change, _ time.Ti
 }
 
 func (d *nodeEvents) Witnessed(key overlay.ID, items []feed.ID) {
-	if s, ok := d.node.Feeds.Subscription(key); !ok || attributesOf(s).RequiredProvenance != feedtree.Witnessed {
+	if s, ok := d.node.NodeOf(key).Feeds.Subscription(key); !ok || attributesOf(s).RequiredProvenance != feedtree.Witnessed {
 		return
 	}
 	d.readWindow(key, func(s feedtree.Subscription, doc feedtree.Document) {

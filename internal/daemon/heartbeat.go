@@ -40,7 +40,7 @@ func (b *publishing) runHeartbeats(ctx context.Context) {
 func (b *publishing) heartbeatInterval(ctx context.Context, url string) (interval time.Duration, err error) {
 	err = b.do(ctx, func() {
 		interval = b.network.BeatInterval
-		if s, ok := b.node.Feeds.Subscription(b.key(url)); ok && s.Publisher != nil && s.Publisher.Beat > 0 {
+		if s, ok := b.node.NodeOf(b.key(url)).Feeds.Subscription(b.key(url)); ok && s.Publisher != nil && s.Publisher.Beat > 0 {
 			interval = s.Publisher.Beat
 		}
 	})

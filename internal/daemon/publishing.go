@@ -116,7 +116,7 @@ func (b *publishing) Publisher(ctx context.Context, url string) (p proxy.Publish
 		provenance = feedtree.Unconfirmed
 	}
 	p.Items, err = ask(ctx, b, func(answer func([]string)) {
-		b.node.Feeds.Read(b.key(url), func(doc feedtree.Document) {
+		b.node.NodeOf(b.key(url)).Feeds.Read(b.key(url), func(doc feedtree.Document) {
 			items := []string{}
 			for _, e := range doc.Entries {
 				if e.Provenance == provenance {
@@ -215,7 +215,7 @@ func (b *publishing) awaitPublisher(ctx context.Context, url string) (p proxy.Pu
 // queryPublisher returns a function for the loop, which answers with what is known of a feed's publisher.
 func (b *publishing) queryPublisher(url string) func(answer func(proxy.Publisher)) {
 	return func(answer func(proxy.Publisher)) {
-		b.node.Feeds.Head(b.key(url), func(doc feedtree.Document) { answer(b.publisherOf(url, doc)) })
+		b.node.NodeOf(b.key(url)).Feeds.Head(b.key(url), func(doc feedtree.Document) { answer(b.publisherOf(url, doc)) })
 	}
 }
 
@@ -224,7 +224,7 @@ func (b *publishing) publisherOf(url string, doc feedtree.Document) proxy.Publis
 	if doc.Head != nil {
 		p.Format = doc.Head.Format.String()
 	}
-	s, ok := b.node.Feeds.Subscription(b.key(url))
+	s, ok := b.node.NodeOf(b.key(url)).Feeds.Subscription(b.key(url))
 	if !ok || doc.Pin == nil || s.Publisher == nil {
 		return p
 	}

@@ -241,8 +241,9 @@ func originURL(channel string) string {
 
 // readWindow calls then on the loop with a subscription and those entries of its window that readers may see.
 func (n *nodeLoop) readWindow(key overlay.ID, then func(feedtree.Subscription, feedtree.Document)) {
-	n.node.Feeds.Read(key, func(doc feedtree.Document) {
-		s, _ := n.node.Feeds.Subscription(key) // reading the log has filled in its title and language
+	feeds := n.node.NodeOf(key).Feeds
+	feeds.Read(key, func(doc feedtree.Document) {
+		s, _ := feeds.Subscription(key) // reading the log has filled in its title and language
 		doc.Entries = withRequiredProvenance(s, doc.Entries)
 		then(s, doc)
 	})

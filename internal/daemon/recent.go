@@ -156,7 +156,7 @@ func newestOf(articles []cobra.BacklogArticle, since time.Time) ([]cobra.Backlog
 // subscribedArticles returns the recent articles of the subscribed channels, the newest first.
 func (ws *watches) subscribedArticles(ctx context.Context, now time.Time) (articles []cobra.BacklogArticle, covered coverage, err error) {
 	var all []feedtree.Subscription
-	if err := ws.do(ctx, func() { all = ws.node.Feeds.Subscriptions() }); err != nil {
+	if err := ws.do(ctx, func() { all = ws.node.Subscriptions() }); err != nil {
 		return nil, covered, err
 	}
 	channels := all[:min(len(all), maxRecentChannels)]

@@ -14,6 +14,7 @@ import (
 	"tidings/feedtree"
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/internal/node"
 	"tidings/internal/store"
 	"tidings/overlay"
 	"tidings/proxy"
@@ -38,9 +39,9 @@ type subscriptions struct {
 	lastVersion uint64
 }
 
-// A feedStore follows feeds and stores which. [feedtree.FeedTree] implements it.
+// A feedStore follows feeds and stores which. [node.Node] implements it.
 type feedStore interface {
-	Subscribe(url string, weight int, attributes []byte, done func(error))
+	Subscribe(url string, quietly bool, weight int, attributes []byte, done func(error))
 	Unsubscribe(url string, done func(error))
 	Subscriptions() []feedtree.Subscription
 	Trust(key overlay.ID) bool
@@ -69,7 +70,8 @@ type change func(r *subscription, done func(error))
 
 // attributes are stored with a subscription.
 type attributes struct {
-	Auto bool `json:"auto,omitempty"` // made by reading
+	Auto  bool `json:"auto,omitempty"`  // made by reading
+	Quiet bool `json:"quiet,omitempty"` // followed through members that stand between
 	// Tentative marks a subscription made by publishing, as long as no item was accepted.
 	Tentative bool `json:"tentative,omitempty"`
 	// RequiredProvenance is the provenance without which items are not shown; empty: any.
@@ -146,6 +148,11 @@ func (s *subscriptions) Subscribe(ctx context.Context, url string, auto bool) er
 	return s.subscribe(ctx, url, attributes{Auto: auto, LastRead: time.Now().Unix()})
 }
 
+// SubscribeQuietly subscribes to a feed through members that stand between; see proxy.Subscriptions.
+func (s *subscriptions) SubscribeQuietly(ctx context.Context, url string) error {
+	return s.subscribe(ctx, url, attributes{Quiet: true, LastRead: time.Now().Unix()})
+}
+
 // subscribeTentatively subscribes to a feed, unless the node does already.
 func (s *subscriptions) subscribeTentatively(ctx context.Context, url string) error {
 	return s.subscribe(ctx, url, attributes{Tentative: true, LastRead: time.Now().Unix()})
@@ -156,6 +163,9 @@ func (s *subscriptions) subscribeTentatively(ctx context.Context, url string) er
 func (s *subscriptions) subscribe(ctx context.Context, url string, a attributes) error {
 	err := s.change(ctx, url, func(r *subscription, done func(error)) {
 		switch old := r.attributes; {
+		case r.subscribed && a.Quiet && !old.Quiet:
+			done(kindError{proxy.ErrKnown, fmt.Errorf("follow %s quietly: %w", url, node.ErrNotQuiet)})
+			return
 		case r.subscribed && (isTemporary(a) || !isTemporary(old)):
 			done(nil)
 			return
@@ -167,7 +177,7 @@ func (s *subscriptions) subscribe(ctx context.Context, url string, a attributes)
 		}
 		s.write(r, a, max(r.weight, 1), done)
 	})
-	if errors.Is(err, feedtree.ErrFull) || errors.Is(err, store.ErrFull) {
+	if errors.Is(err, feedtree.ErrFull) || errors.Is(err, node.ErrQuietFull) || errors.Is(err, store.ErrFull) {
 		return fmt.Errorf("%w: %w", proxy.ErrFull, err)
 	}
 	return err
@@ -309,7 +319,7 @@ func (s *subscriptions) dropUnused(r *subscription) {
 
 // write stores a subscription.
 func (s *subscriptions) write(r *subscription, a attributes, weight int, done func(error)) {
-	s.feeds.Subscribe(r.url, weight, a.encode(), func(err error) {
+	s.feeds.Subscribe(r.url, a.Quiet, weight, a.encode(), func(err error) {
 		if err == nil {
 			s.mu.Lock()
 			r.subscribed, r.attributes, r.weight, r.version = true, a, weight, s.nextVersion()

@@ -135,7 +135,7 @@ func (m *memory) Range(_ []byte, each func(key, value []byte) bool) error {
 	return nil
 }
 
-func (m *memory) Subscribe(url string, weight int, attributes []byte, done func(error)) {
+func (m *memory) Subscribe(url string, _ bool, weight int, attributes []byte, done func(error)) {
 	err := m.refuse("subscribe")
 	if err == nil {
 		m.feeds[url] = feedtree.Subscription{Key: overlay.Key("", url), URL: url, Weight: weight, Attributes: attributes}

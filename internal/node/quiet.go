@@ -48,7 +48,6 @@ type quiet struct {
 type follower struct {
 	*Node
 	channel *relay.Channel
-	store   *prefixStore
 }
 
 func newQuiet(of *Node, e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *quiet {
@@ -57,16 +56,19 @@ func newQuiet(of *Node, e env.Env, signer *wire.Signer, verify wire.Verifier, cf
 	return &quiet{of: of, env: e, signer: signer, verify: verify, cfg: cfg, byKey: map[overlay.ID]*follower{}}
 }
 
-// QuietPrefix is the common prefix of the store's keys of quiet subscriptions. The key of the feed follows it.
-const QuietPrefix = "quiet/"
-
-func quietPrefix(key overlay.ID) []byte { return append([]byte(QuietPrefix), key[:]...) }
+// The store's keys of quiet subscriptions. The key of the feed follows the prefix, and then the key that the record has
+// in the subscription's own part of the store. Those of the subscriptions are apart from all others, like
+// feedtree.SubscriptionPrefix.
+const (
+	QuietSubscriptionPrefix = "quiet/subscription/"
+	quietRecordPrefix       = "quiet/record/"
+)
 
 // load continues the quiet subscriptions in the store.
 func (q *quiet) load() error {
 	keys := map[overlay.ID]bool{}
-	err := q.env.Store.Range([]byte(QuietPrefix), func(key, _ []byte) bool {
-		if rest := key[len(QuietPrefix):]; len(rest) > len(overlay.ID{}) {
+	err := q.env.Store.Range([]byte(QuietSubscriptionPrefix), func(key, _ []byte) bool {
+		if rest := key[len(QuietSubscriptionPrefix):]; len(rest) >= len(overlay.ID{}) {
 			keys[overlay.ID(rest[:len(overlay.ID{})])] = true
 		}
 		return true
@@ -75,15 +77,34 @@ func (q *quiet) load() error {
 		return fmt.Errorf("node: read quiet subscriptions: %w", err)
 	}
 	for _, key := range sortedKeys(keys) {
-		f, err := q.open(key)
-		if err != nil {
+		if _, err := q.open(key); err != nil {
 			return err
 		}
-		if _, ok := f.Feeds.Subscription(key); !ok { // it ended, and the node stopped before its records were deleted
-			q.end(key)
-		}
 	}
+	q.sweep() // a subscription that ended shortly before the node stopped has left records
 	return nil
+}
+
+// sweep deletes the records of subscriptions that have ended.
+func (q *quiet) sweep() {
+	var keys [][]byte
+	q.env.Worker.Do(func() {
+		_ = q.env.Store.Range([]byte(quietRecordPrefix), func(key, _ []byte) bool { // what cannot be read is deleted later
+			keys = append(keys, bytes.Clone(key))
+			return true
+		})
+	}, func() {
+		var ops []env.Op
+		for _, key := range keys {
+			rest := key[len(quietRecordPrefix):]
+			if len(rest) < len(overlay.ID{}) || q.byKey[overlay.ID(rest[:len(overlay.ID{})])] == nil {
+				ops = append(ops, env.Op{Key: key})
+			}
+		}
+		if len(ops) > 0 {
+			q.env.Store.Commit(ops, func(error) {})
+		}
+	})
 }
 
 func sortedKeys[V any](m map[overlay.ID]V) []overlay.ID {
@@ -102,8 +123,7 @@ func (q *quiet) open(key overlay.ID) (*follower, error) {
 		_ = f.Receive(from, frame) // the exit is not to blame for what others send
 	})
 	e := q.env
-	f.store = &prefixStore{e.Store, quietPrefix(key)}
-	e.Network, e.Store = f.channel, f.store
+	e.Network, e.Store = f.channel, quietStore{e.Store, key}
 	if err := f.build(e, signer, q.verify, q.cfg, f.app); err != nil {
 		f.channel.Close()
 		return nil, err
@@ -114,20 +134,9 @@ func (q *quiet) open(key overlay.ID) (*follower, error) {
 
 // end stops the node of a subscription and deletes its records.
 func (q *quiet) end(key overlay.ID) {
-	f := q.byKey[key]
+	q.byKey[key].channel.Close()
 	delete(q.byKey, key)
-	f.channel.Close()
-	var ops []env.Op
-	q.env.Worker.Do(func() {
-		_ = f.store.Range(nil, func(key, _ []byte) bool { // what cannot be read is deleted after the next start
-			ops = append(ops, env.Op{Key: bytes.Clone(key)})
-			return true
-		})
-	}, func() {
-		if q.byKey[key] == nil { // otherwise the reader has subscribed again
-			f.store.Commit(ops, func(error) {})
-		}
-	})
+	q.sweep()
 }
 
 // Next returns the time at which one of the nodes has something to do.
@@ -150,12 +159,12 @@ func (q *quiet) Run(now time.Time) (next time.Time) {
 	return q.Next()
 }
 
-// FeedsOf returns the FeedTree that has a feed's subscription: that of the node, or of a quiet subscription.
-func (n *Node) FeedsOf(key overlay.ID) *feedtree.FeedTree {
+// NodeOf returns the node that has a feed's subscription: that of a quiet subscription, or n.
+func (n *Node) NodeOf(key overlay.ID) *Node {
 	if f := n.quiet.byKey[key]; f != nil {
-		return f.Feeds
+		return f.Node
 	}
-	return n.Feeds
+	return n
 }
 
 // Subscriptions returns all subscriptions in the order of their keys.
@@ -220,7 +229,7 @@ func (n *Node) Subscribe(url string, quietly bool, weight int, attributes []byte
 func (n *Node) Unsubscribe(url string, done func(error)) {
 	key := overlay.Key(n.Overlay.Network(), url)
 	f := n.quiet.byKey[key]
-	n.FeedsOf(key).Unsubscribe(url, func(err error) {
+	n.NodeOf(key).Feeds.Unsubscribe(url, func(err error) {
 		if err == nil && f != nil && n.quiet.byKey[key] == f {
 			n.quiet.end(key)
 		}
@@ -229,7 +238,7 @@ func (n *Node) Unsubscribe(url string, done func(error)) {
 }
 
 // Trust trusts the key that the log of a feed names; see feedtree.FeedTree.Trust.
-func (n *Node) Trust(key overlay.ID) bool { return n.FeedsOf(key).Trust(key) }
+func (n *Node) Trust(key overlay.ID) bool { return n.NodeOf(key).Feeds.Trust(key) }
 
 // quietApp passes the events of a quiet subscription to the node's application.
 type quietApp struct{ Application }
@@ -246,16 +255,22 @@ type noFetcher struct{}
 
 func (noFetcher) Fetch(env.Handle, env.Request) {}
 
-// A prefixStore is the part of a store whose keys have a prefix.
-type prefixStore struct {
-	store  env.Store
-	prefix []byte
+// A quietStore is the part of a node's store that one quiet subscription has.
+type quietStore struct {
+	store env.Store
+	feed  overlay.ID
 }
 
-func (s *prefixStore) key(key []byte) []byte { return slices.Concat(s.prefix, key) }
+func (s quietStore) key(key []byte) []byte {
+	prefix := quietRecordPrefix
+	if bytes.HasPrefix(key, []byte(feedtree.SubscriptionPrefix)) {
+		prefix = QuietSubscriptionPrefix
+	}
+	return slices.Concat([]byte(prefix), s.feed[:], key)
+}
 
 // Commit implements env.Store.
-func (s *prefixStore) Commit(ops []env.Op, done func(error)) {
+func (s quietStore) Commit(ops []env.Op, done func(error)) {
 	own := slices.Clone(ops)
 	for i := range own {
 		own[i].Key = s.key(own[i].Key)
@@ -264,9 +279,11 @@ func (s *prefixStore) Commit(ops []env.Op, done func(error)) {
 }
 
 // Get implements env.Store.
-func (s *prefixStore) Get(key []byte) ([]byte, error) { return s.store.Get(s.key(key)) }
+func (s quietStore) Get(key []byte) ([]byte, error) { return s.store.Get(s.key(key)) }
 
 // Range implements env.Store.
-func (s *prefixStore) Range(prefix []byte, each func(key, value []byte) bool) error {
-	return s.store.Range(s.key(prefix), func(key, value []byte) bool { return each(key[len(s.prefix):], value) })
+func (s quietStore) Range(prefix []byte, each func(key, value []byte) bool) error {
+	from := s.key(prefix)
+	cut := len(from) - len(prefix)
+	return s.store.Range(from, func(key, value []byte) bool { return each(key[cut:], value) })
 }
