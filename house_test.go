@@ -30,7 +30,7 @@ var storeys = []struct {
 	{5, "internal/loop internal/fetch internal/store internal/longtest internal/check/checktest internal/daemon/origin overlay/libp2p overlay/libp2p/attacker proxy sim sim/plant"},
 	{corridor, "internal/node"},
 	{3, "corona feedtree cobra cobra/firehose"},
-	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums cobra/index"},
+	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums overlay/relay cobra/index"},
 	{1, "overlay difference cobra/query"},
 	{0, "honeycomb cobra/provision internal/wire internal/feed difference/page internal/script cobra/words"},
 	{cellar, "internal/env internal/charset internal/slab internal/check internal/selection internal/markup"},
