@@ -52,6 +52,7 @@ type follower struct {
 
 func newQuiet(of *Node, e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *quiet {
 	cfg.Overlay.Founder, cfg.Firehose, cfg.FeedLayer = false, firehose.Config{}, nil
+	cfg.Overlay.DialBackTimeout = time.Second // nobody can dial a guest
 	e.Fetcher, e.Topics = noFetcher{}, nil
 	return &quiet{of: of, env: e, signer: signer, verify: verify, cfg: cfg, byKey: map[overlay.ID]*follower{}}
 }

@@ -298,12 +298,12 @@ func (n *changeReportHandler) PeerGone(env.PeerID) {}
 func (n *changeReportHandler) LeafChanged() {}
 
 // Useful reports for each peer whether this node needs the connection: to members of its leaf and table, to
-// its hosts and clients, and to its neighbours in trees.
+// its hosts and clients, to its neighbours in trees, and to those that circuits lead to.
 func (n *Node) Useful(ids []env.PeerID) []bool {
-	partners := n.Overlay.Partners()
+	partners, circuits := n.Overlay.Partners(), n.Relay.Partners()
 	useful := make([]bool, len(ids))
 	for i, id := range ids {
-		useful[i] = partners[id] || n.Scribe.Neighbour(id)
+		useful[i] = partners[id] || circuits[id] || n.Scribe.Neighbour(id)
 	}
 	return useful
 }

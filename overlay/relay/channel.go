@@ -51,7 +51,7 @@ type channels struct {
 // Open returns the network of a guest. The circuit opens some time later, and again after each failure; up is called
 // with the exit, which is the first member that the guest can talk to. receive gets the frames for the guest.
 func (r *Relay) Open(guest *wire.Signer, up func(exit env.Peer), receive func(from env.PeerID, frame []byte)) *Channel {
-	ch := &Channel{channels: r.channels, guest: guest, up: up, receive: receive, pause: time.Second}
+	ch := &Channel{channels: r.channels, guest: guest, up: up, receive: receive, pause: time.Second, retryAt: env.AtOnce}
 	r.channels.list = append(r.channels.list, ch)
 	return ch
 }
@@ -88,13 +88,29 @@ func (ch *Channel) fail(now time.Time) {
 	ch.pause = min(2*ch.pause, maxOpenPause)
 }
 
-// check opens circuits that are missing, and gives up those that are silent.
-func (cs *channels) check(now time.Time) {
+// nextOpen returns when the next circuit is to be opened.
+func (cs *channels) nextOpen() (next time.Time) {
 	for _, ch := range cs.list {
-		switch {
-		case ch.middle == nil && !now.Before(ch.retryAt):
+		if ch.middle == nil {
+			next = env.Sooner(next, ch.retryAt)
+		}
+	}
+	return next
+}
+
+// openDue opens the circuits that are missing.
+func (cs *channels) openDue(now time.Time) {
+	for _, ch := range cs.list {
+		if ch.middle == nil && !now.Before(ch.retryAt) {
 			ch.open(now)
-		case ch.middle != nil && !ch.Open() && now.Sub(ch.heard) > openTimeout, now.Sub(ch.heard) > channelSilence && ch.middle != nil:
+		}
+	}
+}
+
+// failSilent gives up circuits through which nothing comes.
+func (cs *channels) failSilent(now time.Time) {
+	for _, ch := range cs.list {
+		if silent := now.Sub(ch.heard); ch.middle != nil && (silent > channelSilence || !ch.Open() && silent > openTimeout) {
 			ch.fail(now)
 		}
 	}

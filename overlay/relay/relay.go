@@ -77,14 +77,15 @@ func (r *Relay) Send(to env.Peer, class env.Class, frame []byte) {
 }
 
 // Next returns the time at which something is due.
-func (r *Relay) Next() time.Time { return r.tick.Next() }
+func (r *Relay) Next() time.Time { return env.Sooner(r.tick.Next(), r.channels.nextOpen()) }
 
 // Run does what is due and returns Next.
 func (r *Relay) Run(now time.Time) time.Time {
+	r.channels.openDue(now)
 	for _, _, ok := r.tick.Pop(now); ok; _, _, ok = r.tick.Pop(now) {
 		r.circuits.expire(now)
 		r.guests.expire(now)
-		r.channels.check(now)
+		r.channels.failSilent(now)
 		r.tick.Add(now.Add(env.Jitter(r.rand, tickInterval)), struct{}{})
 	}
 	return r.Next()
@@ -92,6 +93,23 @@ func (r *Relay) Run(now time.Time) time.Time {
 
 // PeerDown reports that the link to a peer broke. Circuits through it are opened anew.
 func (r *Relay) PeerDown(peer env.PeerID) { r.channels.peerDown(peer) }
+
+// Partners returns the peers that circuits lead to, and the exits of guests.
+func (r *Relay) Partners() map[env.PeerID]bool {
+	partners := map[env.PeerID]bool{}
+	for l := range r.circuits.byLink {
+		partners[l.peer] = true
+	}
+	for _, g := range r.guests.byID {
+		partners[g.exit] = true
+	}
+	for _, ch := range r.channels.list {
+		if ch.middle != nil {
+			partners[ch.middle.Peer.ID] = true
+		}
+	}
+	return partners
+}
 
 // Receive handles one message of this layer from a peer. An error means that the peer broke the protocol.
 func (r *Relay) Receive(from env.PeerID, body []byte) error {
