@@ -8,6 +8,7 @@
 //	tidings-lab sim figures       Corona's figures
 //	tidings-lab sim publishing    delivery of published items: without faults, under churn, loss and partitions, with droppers
 //	tidings-lab sim firehose      delivery of every new entry to every filter under churn
+//	tidings-lab sim quiet         what subscriptions through two members cost
 //	tidings-lab sim trust         forged items that colluding members get past witnesses, and what witnesses cost
 //	tidings-lab bench nodes       whole nodes over real sockets
 //	tidings-lab bench deployment  cooperative polling over real sockets, compared with readers alone
@@ -66,6 +67,7 @@ type simCommand struct {
 	Figures    simFiguresCommand    `cmd:"" help:"Figures 3 to 8 of Corona."`
 	Firehose   firehoseCommand      `cmd:"" help:"Delivery of every new entry to every filter: missing, repeated and late ones."`
 	Publishing publishingCommand    `cmd:"" help:"Delivery of published items to all readers, with and without faults: delay, lost and repeated items."`
+	Quiet      quietCommand         `cmd:"" help:"Quiet subscriptions beside ordinary ones: delay, lost items, traffic."`
 	Table2     table2Command        `cmd:"" name:"table2" help:"Corona's Table 2: detection time and polls, by the paper's scheme and ours."`
 	Trust      trustCommand         `cmd:"" help:"Witnesses against colluding liars: forged items shown as witnessed, delay of the marks, polls."`
 }

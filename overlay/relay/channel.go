@@ -209,10 +209,14 @@ func (ch *Channel) Send(to env.Peer, _ env.Class, frame []byte) {
 	if ch.sealer == nil || to.ID == ch.self || to.ID == ch.middle.Peer.ID || !mayPass(frame) {
 		return
 	}
-	if now := ch.clock.Now(); now.Sub(ch.vouchedAt) > voucherRenewal {
+	now := ch.clock.Now()
+	if now.Sub(ch.vouchedAt) > voucherRenewal {
 		ch.vouch(now)
 	}
-	p := &relaypb.Passage{Peer: []byte(to.ID), Voucher: ch.voucher, Frame: frame}
+	p := &relaypb.Passage{Peer: []byte(to.ID), Frame: frame}
+	if ch.encapsulated != nil || now.Sub(ch.vouchedAt) < voucherTime {
+		p.Voucher = ch.voucher
+	}
 	for _, a := range to.Addrs {
 		p.Addresses = append(p.Addresses, []byte(a))
 	}

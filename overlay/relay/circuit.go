@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"crypto/ecdh"
 	"errors"
 	"maps"
@@ -178,7 +179,7 @@ func (cs *circuits) exit(c *circuit, d *relaypb.Data) error {
 	if err != nil {
 		return err
 	}
-	if string(p.Voucher) != string(c.voucher) {
+	if len(p.Voucher) > 0 && !bytes.Equal(p.Voucher, c.voucher) {
 		v, err := cs.guests.openVoucher(p.Voucher)
 		if err != nil {
 			return err

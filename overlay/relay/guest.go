@@ -17,8 +17,9 @@ const (
 	// guestIdle is how long a guest may be silent before it is forgotten. A client of this node speaks every 15 s.
 	guestIdle = 5 * time.Minute
 	// maxVoucherAge bounds how long an exit can speak for a guest that has left it, and how far clocks may differ.
-	// voucherRenewal is the age at which a reader makes a new one.
-	maxVoucherAge, voucherRenewal = time.Hour, 20 * time.Minute
+	// voucherRenewal is the age at which a reader makes a new one, and voucherTime how long it sends that to the exit with
+	// each frame, because frames may be lost.
+	maxVoucherAge, voucherRenewal, voucherTime = time.Hour, 20 * time.Minute, 30 * time.Second
 )
 
 // A guest is a quiet follower as a member sees it: a client behind an exit.

@@ -108,7 +108,7 @@ func TestAMemberBoundsCircuits(t *testing.T) {
 		t.Errorf("after five minutes: %+v", st)
 	}
 	in.heard = nil
-	in.send(data(3, 528))
+	in.send(data(3, 272))
 	if len(in.heard) != 1 || in.heard[0].GetClose().GetCircuit() != 3 {
 		t.Errorf("a frame of a circuit that is forgotten is answered by %v", in.heard)
 	}
@@ -233,7 +233,7 @@ func FuzzIntruder(f *testing.F) {
 			case 3:
 				in.send(&relaypb.Message{Body: &relaypb.Message_Opened{Opened: &relaypb.Opened{Circuit: circuit, Key: key}}})
 			case 4:
-				m := data(circuit, 528)
+				m := data(circuit, 272)
 				copy(m.GetData().Sealed, body)
 				if what >= 128 {
 					m.GetData().Encapsulated = append(make([]byte, 32), body...)[len(body):]

@@ -19,7 +19,7 @@ import (
 
 // sizes are the sizes in bytes of what is sealed, padding included. A middle sees the size class of a frame and not its
 // size, by which it could recognise the entries of a feed.
-var sizes = [...]int{512, 2 << 10, 8 << 10, 32 << 10, maxSealed}
+var sizes = [...]int{256, 1 << 10, 4 << 10, 16 << 10, maxSealed}
 
 const (
 	// maxSealed leaves room for a Data message in a frame.

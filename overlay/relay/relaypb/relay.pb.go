@@ -398,7 +398,7 @@ type Passage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Peer          []byte                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`           // from the reader: the receiver of the frame; to the reader: its sender
 	Addresses     [][]byte               `protobuf:"bytes,2,rep,name=addresses,proto3" json:"addresses,omitempty"` // of the receiver
-	Voucher       []byte                 `protobuf:"bytes,3,opt,name=voucher,proto3" json:"voucher,omitempty"`     // from the reader
+	Voucher       []byte                 `protobuf:"bytes,3,opt,name=voucher,proto3" json:"voucher,omitempty"`     // from the reader, while the exit may not have it
 	Frame         []byte                 `protobuf:"bytes,4,opt,name=frame,proto3" json:"frame,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
