@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"tidings/internal/env"
+	"tidings/internal/node"
 	"tidings/internal/wire"
 	"tidings/overlay/relay/relaypb"
 )
@@ -146,4 +148,63 @@ func TestQuietReadersOutliveTheirCircuits(t *testing.T) {
 		t.Errorf("the reader was shown %d items", n)
 	}
 	t.Logf("%+v", reader.node.Relay.Stats())
+}
+
+// A node has room for so many quiet subscriptions. Those that have ended leave no records, no circuits and nothing
+// in trees. A subscription cannot become quiet, or the other way round.
+func TestQuietSubscriptionsHaveBounds(t *testing.T) {
+	t.Parallel()
+	s := feedSwarm(5, Config{})
+	s.Grow(12, 100*time.Millisecond)
+	s.World.Run(20 * time.Second)
+	p := s.Peers()[3]
+	errs := map[string]error{}
+	subscribe := func(url string, quietly bool) error {
+		p.Do(func() { p.node.Subscribe(url, quietly, 1, nil, func(err error) { errs[url] = err }) })
+		s.World.Run(time.Second)
+		return errs[url]
+	}
+	urls := s.serveFeeds(node.MaxQuiet+2, 3*time.Minute, 10)
+	for _, url := range urls[:node.MaxQuiet] {
+		if err := subscribe(url, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := subscribe(urls[node.MaxQuiet], true); !errors.Is(err, node.ErrQuietFull) {
+		t.Errorf("one more: %v", err)
+	}
+	if err := subscribe(urls[0], false); !errors.Is(err, node.ErrNotQuiet) {
+		t.Errorf("a quiet one again: %v", err)
+	}
+	if err := subscribe(urls[node.MaxQuiet+1], false); err != nil {
+		t.Error(err)
+	}
+	s.World.Run(5 * time.Minute)
+	for _, url := range urls[:node.MaxQuiet] {
+		if connected, _ := p.node.Quiet(s.Key(url)); !connected {
+			t.Errorf("%s has no circuit", url)
+		}
+	}
+	if err := subscribe(urls[node.MaxQuiet+1], true); !errors.Is(err, node.ErrNotQuiet) {
+		t.Errorf("an ordinary one: %v", err)
+	}
+	for _, url := range urls[:node.MaxQuiet] {
+		p.Do(func() { p.node.Unsubscribe(url, func(err error) { errs[url] = err }) })
+		if s.World.Run(100 * time.Millisecond); errs[url] != nil {
+			t.Error(errs[url])
+		}
+	}
+	s.World.Run(10 * time.Minute)
+	p.disk.scan("quiet/", func(key, _ []byte) bool {
+		t.Errorf("the record %q is left", key)
+		return false
+	})
+	circuits, guests := 0, 0
+	for _, m := range s.Peers() {
+		st := m.node.Relay.Stats()
+		circuits, guests = circuits+st.Circuits+st.Channels, guests+st.Guests
+	}
+	if circuits+guests > 0 || len(p.node.Subscriptions()) != 1 {
+		t.Errorf("%d circuits, %d guests, %d subscriptions", circuits, guests, len(p.node.Subscriptions()))
+	}
 }
