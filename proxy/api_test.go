@@ -56,6 +56,22 @@ func TestAPISubscribesListsAndUnsubscribes(t *testing.T) {
 	}
 }
 
+func TestAPISubscribesQuietly(t *testing.T) {
+	b := newTestServer(t)
+	quietly := `{"url":"` + rssURL + `","quiet_follow":true}`
+	var got SubscribeMessage
+	if status := b.call("POST", "subscribe", quietly, &got); status != 200 || !got.QuietFollow || !slices.Equal(b.node.quiet, []string{rssURL}) {
+		t.Errorf("%d %+v, quiet: %v", status, got, b.node.quiet)
+	}
+	var fault ErrorResponse
+	if status := b.call("POST", "subscribe", quietly, &fault); status != 409 || fault.Error == "" {
+		t.Errorf("a feed that other nodes know: %d %+v", status, fault)
+	}
+	if status := b.call("POST", "subscribe", `{"url":"`+rssURL+`","quiet_follow":true,"private":true}`, &fault); status != 400 || fault.Error == "" {
+		t.Errorf("a private feed: %d %+v", status, fault)
+	}
+}
+
 func TestAddressesBeginAsConfigured(t *testing.T) {
 	b := newTestServer(t, func(c *Config) { c.BaseURL = "https://Feeds.example.org/" })
 	var got SubscribeMessage

@@ -139,10 +139,11 @@ func TestSubscribeSaysWhatCannotBeReadYet(t *testing.T) {
 	}
 }
 
-func TestTagsOfSubscribe(t *testing.T) {
+func TestRequestsOfSubscribe(t *testing.T) {
 	for args, want := range map[string]string{
 		"subscribe u":                 `{"url":"u"}`,
 		"subscribe --tag= u":          `{"url":"u","tags":[]}`,
+		"subscribe --quiet-follow u":  `{"url":"u","quiet_follow":true}`,
 		"subscribe --tag a --tag b u": `{"url":"u","tags":["a","b"]}`,
 	} {
 		node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "write help.go as the layers' comments a
 func TestHelpMatchesTheLayersComments(t *testing.T) {
 	words := map[string]string{}
 	for _, dir := range []string{
-		"../../overlay", "../../overlay/scribe", "../../overlay/owner", "../../overlay/wedge", "../../overlay/sums",
+		"../../overlay", "../../overlay/scribe", "../../overlay/owner", "../../overlay/wedge", "../../overlay/sums", "../../overlay/relay",
 		"../../overlay/libp2p", "../../corona", "../../feedtree", "../../cobra", "../../cobra/firehose", "../fetch", "../loop", "../store", ".",
 	} {
 		files, err := filepath.Glob(dir + "/*.go")

@@ -124,7 +124,7 @@ func (q *quiet) open(key overlay.ID) (*follower, error) {
 		_ = f.Receive(from, frame) // the exit is not to blame for what others send
 	})
 	e := q.env
-	e.Network, e.Store = f.channel, quietStore{e.Store, key}
+	e.Network, e.Store, e.Log = f.channel, quietStore{e.Store, key}, e.Log.With("subscription", "quiet")
 	if err := f.build(e, signer, q.verify, q.cfg, f.app); err != nil {
 		f.channel.Close()
 		return nil, err

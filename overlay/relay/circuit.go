@@ -25,8 +25,8 @@ const (
 	// circuitRate is how many bytes a second one circuit may carry in the long run, padding included, and circuitBurst
 	// how many at once: the log of a large feed, which is pulled at the start.
 	circuitRate, circuitBurst = 64 << 10, 4 << 20
-	// memberRate and memberBurst bound all circuits of a member together. A busy reader of a feed with an item a minute
-	// needs a thousandth of it.
+	// memberRate and memberBurst bound all circuits of a member together. A quiet subscription costs some 200 bytes a
+	// second, so that all circuits of a member together need a tenth of it.
 	memberRate, memberBurst = 512 << 10, 16 << 20
 )
 
