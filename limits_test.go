@@ -82,7 +82,7 @@ var limits = []struct {
 		{"overlay/relay", "maxCircuits maxCircuitsFromPeer", "circuits of one member, as middle and exit; those that one peer has opened", "declined and counted; the reader tries other members"},
 		{"overlay/relay", "circuitRate:B circuitBurst:B memberRate:B memberBurst:B", "bytes a second of one circuit, and at once; of all circuits of a member", "frames are dropped and counted, and the layers of the reader ask again"},
 		{"overlay/relay", "maxSealed:B", "a frame in a circuit, padded", "a larger one is dropped and counted"},
-		{"overlay/relay", "circuitIdle openTimeout channelSilence maxOpenPause", "silence after which a circuit is forgotten; time to open one; silence after which a reader opens another; longest pause between two attempts", "another circuit, through other members; what is missing is pulled"},
+		{"overlay/relay", "circuitIdle openTimeout tunnelSilence maxOpenPause", "silence after which a circuit is forgotten; time to open one; silence after which a reader opens another; longest pause between two attempts", "another circuit, through other members; what is missing is pulled"},
 		{"overlay/relay", "maxGuests guestIdle maxVoucherAge", "guests of other members that one node answers; silence after which one is forgotten; age of a guest's voucher", "frames of further guests are dropped and counted, and they ask others; an older voucher is refused"},
 	}},
 	{"Logs", []limit{

@@ -154,10 +154,12 @@ func addKeyState(c *proxy.Channel, s feedtree.Subscription) {
 	case s.Doubt != nil:
 		c.ClaimedKey, c.State, c.Since = difference.Fingerprint(s.Doubt.Key), stateKeyChanged, nil
 		c.Error = fmt.Sprintf("other nodes say that the publisher's key changed from %s to %s, and the old key does not confirm this: items signed with the new key are shown as unconfirmed, and items signed with the old key as the publisher's", c.Publisher, c.ClaimedKey)
-		switch seen {
-		case "":
+		switch {
+		case attributesOf(s).Quiet:
+			c.Error += "; this node does not ask the web server about feeds that it follows quietly"
+		case seen == "":
 			c.Error += "; this node has not yet read which key the web server names, and reads it within a polling interval"
-		case c.Publisher:
+		case seen == c.Publisher:
 			c.Error += "; the web server named the old key at " + s.SeenAt.UTC().Format(time.DateTime) + " UTC, so those nodes may lie"
 		default:
 			c.Error += "; the web server named " + seen + " at " + s.SeenAt.UTC().Format(time.DateTime) + " UTC"

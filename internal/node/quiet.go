@@ -28,7 +28,7 @@ const MaxQuiet = 32
 // ErrQuietFull reports that a node has MaxQuiet quiet subscriptions.
 var ErrQuietFull = errors.New("this node has reached its limit of quiet subscriptions")
 
-// ErrNotQuiet reports that a feed is subscribed to already, in the other way.
+// ErrNotQuiet reports that a feed has an ordinary subscription.
 var ErrNotQuiet = errors.New("the feed is subscribed to already, and other nodes know it: unsubscribe first")
 
 // quiet holds the subscriptions that no member can ascribe to this node. Each is a node of its own: a client with
@@ -47,7 +47,7 @@ type quiet struct {
 // A follower is the node of one quiet subscription.
 type follower struct {
 	*Node
-	channel *relay.Channel
+	tunnel *relay.Tunnel
 }
 
 func newQuiet(of *Node, e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *quiet {
@@ -120,13 +120,13 @@ func (q *quiet) open(key overlay.ID) (*follower, error) {
 	}
 	signer := q.signer.With(ed25519.NewKeyFromSeed(seed[:]))
 	f := &follower{Node: &Node{app: quietApp{q.of.app}}}
-	f.channel = q.of.Relay.Open(signer, func(exit env.Peer) { f.Overlay.Found(exit) }, func(from env.PeerID, frame []byte) {
+	f.tunnel = q.of.Relay.Open(signer, func(exit env.Peer) { f.Overlay.Found(exit) }, func(from env.PeerID, frame []byte) {
 		_ = f.Receive(from, frame) // the exit is not to blame for what others send
 	})
 	e := q.env
-	e.Network, e.Store, e.Log = f.channel, quietStore{e.Store, key}, e.Log.With("subscription", "quiet")
+	e.Network, e.Store, e.Log = f.tunnel, quietStore{e.Store, key}, e.Log.With("subscription", "quiet")
 	if err := f.build(e, signer, q.verify, q.cfg, f.app); err != nil {
-		f.channel.Close()
+		f.tunnel.Close()
 		return nil, err
 	}
 	q.byKey[key] = f
@@ -135,7 +135,7 @@ func (q *quiet) open(key overlay.ID) (*follower, error) {
 
 // end stops the node of a subscription and deletes its records.
 func (q *quiet) end(key overlay.ID) {
-	q.byKey[key].channel.Close()
+	q.byKey[key].tunnel.Close()
 	delete(q.byKey, key)
 	q.sweep()
 }
@@ -183,35 +183,34 @@ func (n *Node) Subscriptions() []feedtree.Subscription {
 // Quiet describes a quiet subscription; ok is false if the feed's subscription is none.
 func (n *Node) Quiet(key overlay.ID) (connected, ok bool) {
 	f := n.quiet.byKey[key]
-	return f != nil && f.channel.Open() && f.Overlay.State() == overlay.Attached, f != nil
+	return f != nil && f.tunnel.Open() && f.Overlay.State() == overlay.Attached, f != nil
 }
 
 // Circuit returns the members that stand between this node and a feed that it follows quietly; ok is false if there
 // are none now.
 func (n *Node) Circuit(key overlay.ID) (middle, exit *overlay.Contact, ok bool) {
 	if f := n.quiet.byKey[key]; f != nil {
-		return f.channel.Circuit()
+		return f.tunnel.Circuit()
 	}
 	return nil, nil, false
 }
 
-// Subscribe follows a feed, quietly or not; see feedtree.FeedTree.Subscribe. An existing subscription does not become
-// a quiet one, nor the other way round.
+// Subscribe follows a feed, quietly or not; see feedtree.FeedTree.Subscribe. A quiet subscription stays one, and
+// another one cannot become quiet.
 func (n *Node) Subscribe(url string, quietly bool, weight int, attributes []byte, done func(error)) {
 	key := overlay.Key(n.Overlay.Network(), url)
-	f := n.quiet.byKey[key]
-	if f == nil && !quietly {
+	f, err := n.quiet.byKey[key], error(nil)
+	_, known := n.Feeds.Subscription(key)
+	switch {
+	case f != nil:
+	case !quietly:
 		n.Feeds.Subscribe(url, weight, attributes, done)
 		return
-	}
-	_, loud := n.Feeds.Subscription(key)
-	var err error
-	switch {
-	case f != nil && !quietly, loud:
+	case known:
 		err = ErrNotQuiet
-	case f == nil && len(n.quiet.byKey) >= MaxQuiet:
+	case len(n.quiet.byKey) >= MaxQuiet:
 		err = fmt.Errorf("%w: %d", ErrQuietFull, MaxQuiet)
-	case f == nil:
+	default:
 		f, err = n.quiet.open(key)
 	}
 	if err != nil {

@@ -64,6 +64,7 @@ type circuit struct {
 	sealer  *sealer          // nil: the reader has sent nothing yet
 	guest   env.PeerID       // for whom the circuit speaks; "": not known yet
 	voucher []byte
+	issued  uint64 // time of the voucher
 }
 
 // circuits are those that lead through this member, or end here.
@@ -187,10 +188,10 @@ func (cs *circuits) exit(c *circuit, d *relaypb.Data) error {
 		if v.exit != cs.self || c.guest != "" && c.guest != v.guest || v.guest == cs.self {
 			return errVoucher
 		}
-		c.guest, c.voucher = v.guest, p.Voucher
+		c.guest, c.voucher, c.issued = v.guest, p.Voucher, v.issued
 		cs.byGuest[c.guest] = c
 	}
-	if len(c.voucher) == 0 || !mayPass(p.Frame) {
+	if !cs.guests.fresh(c.issued) || !mayPass(p.Frame) {
 		return errVoucher
 	}
 	cs.stats.Exited++

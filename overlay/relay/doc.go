@@ -18,14 +18,14 @@
 //
 // # Failures
 //
-// Frames may be lost, as on every link. A reader that hears nothing from the exit for channelSilence opens another
+// Frames may be lost, as on every link. A reader that hears nothing from the exit for tunnelSilence opens another
 // circuit, through other members, with the same guest. Each member bounds its circuits and their bytes; one that has no
 // room refuses, and the reader tries others.
 //
 // # How to use it
 //
 // A Relay belongs to one goroutine. It stands between the layers of a node and its network: what a layer sends to a
-// guest goes to the guest's exit. Open returns a Channel, which is the network of one guest. The wire specification is
+// guest goes to the guest's exit. Open returns a Tunnel, which is the network of one guest. The wire specification is
 // relaypb/relay.proto.
 package relay
 

@@ -52,10 +52,15 @@ func (g *guests) openVoucher(raw []byte) (v voucher, err error) {
 	if err := proto.Unmarshal(signed.Payload, m); err != nil {
 		return v, err
 	}
-	if m.TimeMs > wire.MaxMillis || g.clock.Now().Sub(time.UnixMilli(int64(m.TimeMs))).Abs() > maxVoucherAge {
+	if m.TimeMs > wire.MaxMillis {
 		return v, errVoucher
 	}
 	return voucher{wire.PeerIDOf(signed.Key), env.PeerID(m.Exit), m.TimeMs}, nil
+}
+
+// fresh reports whether a voucher of a time is valid now.
+func (g *guests) fresh(issued uint64) bool {
+	return g.clock.Now().Sub(time.UnixMilli(int64(issued))).Abs() <= maxVoucherAge
 }
 
 // onForward hands a guest's frame to the layers of this node. What is wrong with the frame is the guest's fault and
@@ -67,6 +72,9 @@ func (g *guests) onForward(from env.PeerID, m *relaypb.Forward) error {
 		return err
 	case v.exit != from || v.guest == g.self || !mayPass(m.Frame):
 		return errVoucher
+	case !g.fresh(v.issued): // by the clock of the exit it may be fresh
+		g.stats.Declined++
+		return nil
 	}
 	known := g.byID[v.guest]
 	switch {

@@ -15,10 +15,10 @@ import (
 type Stats struct {
 	Circuits  int    // circuits that lead through this node, or end here as their exit
 	Guests    int    // guests that have sent this node a frame through another exit
-	Channels  int    // circuits that this node has opened as a reader
+	Tunnels   int    // circuits that this node has opened as a reader
 	Opened    uint64 // circuits opened as a reader, successfully
 	Failed    uint64 // circuits that did not open, or fell silent
-	Declined  uint64 // circuits declined because there was no room for them
+	Declined  uint64 // circuits and guests declined because there was no room for them, or a guest's voucher was too old
 	Carried   uint64 // sealed frames passed on as the middle
 	Bytes     uint64 // bytes of those
 	Exited    uint64 // frames passed on as the exit, in both directions
@@ -44,19 +44,19 @@ type common struct {
 // A Relay is one node's part in all circuits. It is not safe for concurrent use.
 type Relay struct {
 	*common
-	channels *channels // circuits of this node's own guests
+	tunnels  *tunnels  // circuits of this node's own guests
 	guests   *guests   // guests of others that talk to this node
 	circuits *circuits // circuits through this node
 	tick     env.Calendar[struct{}]
 }
 
-// tickInterval is the time between two checks of circuits, guests and channels for silence.
+// tickInterval is the time between two checks of circuits, guests and tunnels for silence.
 const tickInterval = 5 * time.Second
 
 // New returns the Relay of a node. receive passes a guest's frame to the layers of the node.
 func New(e env.Env, signer *wire.Signer, verify wire.Verifier, receive func(from env.PeerID, frame []byte) error) *Relay {
 	c := &common{clock: e.Clock, net: e.Network, rand: e.Rand, signer: signer, verify: wire.NewCachingVerifier(verify, 4*maxGuests), self: signer.PeerID(), receive: receive}
-	r := &Relay{common: c, channels: &channels{common: c}, guests: &guests{common: c, byID: map[env.PeerID]*guest{}}}
+	r := &Relay{common: c, tunnels: &tunnels{common: c}, guests: &guests{common: c, byID: map[env.PeerID]*guest{}}}
 	r.circuits = &circuits{common: c, guests: r.guests, byLink: map[link]*circuit{}, byGuest: map[env.PeerID]*circuit{}, fromPeer: map[env.PeerID]int{}}
 	return r
 }
@@ -77,22 +77,22 @@ func (r *Relay) Send(to env.Peer, class env.Class, frame []byte) {
 }
 
 // Next returns the time at which something is due.
-func (r *Relay) Next() time.Time { return env.Sooner(r.tick.Next(), r.channels.nextOpen()) }
+func (r *Relay) Next() time.Time { return env.Sooner(r.tick.Next(), r.tunnels.nextOpen()) }
 
 // Run does what is due and returns Next.
 func (r *Relay) Run(now time.Time) time.Time {
-	r.channels.openDue(now)
+	r.tunnels.openDue(now)
 	for _, _, ok := r.tick.Pop(now); ok; _, _, ok = r.tick.Pop(now) {
 		r.circuits.expire(now)
 		r.guests.expire(now)
-		r.channels.failSilent(now)
+		r.tunnels.failSilent(now)
 		r.tick.Add(now.Add(env.Jitter(r.rand, tickInterval)), struct{}{})
 	}
 	return r.Next()
 }
 
 // PeerDown reports that the link to a peer broke. Circuits through it are opened anew.
-func (r *Relay) PeerDown(peer env.PeerID) { r.channels.peerDown(peer) }
+func (r *Relay) PeerDown(peer env.PeerID) { r.tunnels.peerDown(peer) }
 
 // Partners returns the peers that circuits lead to, and the exits of guests.
 func (r *Relay) Partners() map[env.PeerID]bool {
@@ -103,9 +103,9 @@ func (r *Relay) Partners() map[env.PeerID]bool {
 	for _, g := range r.guests.byID {
 		partners[g.exit] = true
 	}
-	for _, ch := range r.channels.list {
-		if ch.middle != nil {
-			partners[ch.middle.Peer.ID] = true
+	for _, t := range r.tunnels.list {
+		if t.middle != nil {
+			partners[t.middle.Peer.ID] = true
 		}
 	}
 	return partners
@@ -129,15 +129,15 @@ func (r *Relay) handle(from env.PeerID, m *relaypb.Message) error {
 	case *relaypb.Message_Open:
 		return r.circuits.onOpen(from, b.Open)
 	case *relaypb.Message_Opened:
-		if !r.channels.onOpened(from, b.Opened) {
+		if !r.tunnels.onOpened(from, b.Opened) {
 			r.circuits.onOpened(from, b.Opened)
 		}
 	case *relaypb.Message_Data:
-		if !r.channels.onData(from, b.Data) {
+		if !r.tunnels.onData(from, b.Data) {
 			r.circuits.onData(from, b.Data)
 		}
 	case *relaypb.Message_Close:
-		if !r.channels.onClose(from, b.Close) {
+		if !r.tunnels.onClose(from, b.Close) {
 			r.circuits.onClose(from, b.Close)
 		}
 	case *relaypb.Message_Forward:
@@ -151,7 +151,7 @@ func (r *Relay) handle(from env.PeerID, m *relaypb.Message) error {
 // Stats returns the counters.
 func (r *Relay) Stats() Stats {
 	s := r.stats
-	s.Circuits, s.Guests, s.Channels = len(r.circuits.byLink), len(r.guests.byID), len(r.channels.list)
+	s.Circuits, s.Guests, s.Tunnels = len(r.circuits.byLink), len(r.guests.byID), len(r.tunnels.list)
 	return s
 }
 
