@@ -82,7 +82,14 @@ func (q *quiet) load() error {
 			return err
 		}
 	}
-	q.sweep() // a subscription that ended shortly before the node stopped has left records
+	records := false
+	err = q.env.Store.Range([]byte(quietRecordPrefix), func(_, _ []byte) bool {
+		records = true
+		return false
+	})
+	if records || err != nil {
+		q.sweep() // a subscription that ended shortly before the node stopped has left records
+	}
 	return nil
 }
 

@@ -24,10 +24,9 @@ const (
 
 // A guest is a quiet follower as a member sees it: a client behind an exit.
 type guest struct {
-	exit    env.PeerID
-	voucher []byte
-	issued  uint64
-	heard   time.Time
+	exit   env.PeerID
+	issued uint64 // time of the voucher
+	heard  time.Time
 }
 
 // guests are those that have sent frames to this node.

@@ -47,11 +47,11 @@ type Relay struct {
 	tunnels  *tunnels  // circuits of this node's own guests
 	guests   *guests   // guests of others that talk to this node
 	circuits *circuits // circuits through this node
-	tick     env.Calendar[struct{}]
+	checkAt  time.Time // next check for silence; the zero time before the first
 }
 
-// tickInterval is the time between two checks of circuits, guests and tunnels for silence.
-const tickInterval = 5 * time.Second
+// checkInterval is the time between two checks of circuits, guests and tunnels for silence, while there are any.
+const checkInterval = 5 * time.Second
 
 // New returns the Relay of a node. receive passes a guest's frame to the layers of the node.
 func New(e env.Env, signer *wire.Signer, verify wire.Verifier, receive func(from env.PeerID, frame []byte) error) *Relay {
@@ -62,10 +62,7 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, receive func(from
 }
 
 // Serve lets a node carry circuits, and open them, once it has its overlay.
-func (r *Relay) Serve(node *overlay.Node) {
-	r.node = node
-	r.tick.Add(r.clock.Now().Add(env.Jitter(r.rand, tickInterval)), struct{}{})
-}
+func (r *Relay) Serve(node *overlay.Node) { r.node = node }
 
 // Send implements env.Network. A frame for a guest goes to the guest's exit.
 func (r *Relay) Send(to env.Peer, class env.Class, frame []byte) {
@@ -77,16 +74,24 @@ func (r *Relay) Send(to env.Peer, class env.Class, frame []byte) {
 }
 
 // Next returns the time at which something is due.
-func (r *Relay) Next() time.Time { return env.Sooner(r.tick.Next(), r.tunnels.nextOpen()) }
+func (r *Relay) Next() time.Time {
+	switch {
+	case len(r.circuits.byLink)+len(r.guests.byID)+len(r.tunnels.list) == 0:
+		return time.Time{}
+	case r.checkAt.IsZero():
+		return env.AtOnce
+	}
+	return env.Sooner(r.checkAt, r.tunnels.nextOpen())
+}
 
 // Run does what is due and returns Next.
 func (r *Relay) Run(now time.Time) time.Time {
 	r.tunnels.openDue(now)
-	for _, _, ok := r.tick.Pop(now); ok; _, _, ok = r.tick.Pop(now) {
+	if !r.checkAt.After(now) {
 		r.circuits.expire(now)
 		r.guests.expire(now)
 		r.tunnels.failSilent(now)
-		r.tick.Add(now.Add(env.Jitter(r.rand, tickInterval)), struct{}{})
+		r.checkAt = now.Add(checkInterval)
 	}
 	return r.Next()
 }

@@ -128,7 +128,7 @@ func (cs *tunnels) peerDown(peer env.PeerID) {
 // open asks a middle for a circuit to an exit.
 func (t *Tunnel) open(now time.Time) {
 	if t.middle, t.exit = t.choose(); t.middle == nil {
-		t.retryAt = now.Add(tickInterval)
+		t.retryAt = now.Add(checkInterval)
 		return
 	}
 	t.number, t.heard = t.rand.Uint64(), now
