@@ -79,6 +79,7 @@ var limits = []struct {
 	}},
 	{"Quiet subscriptions", []limit{
 		{"internal/node", "MaxQuiet", "quiet subscriptions of one node", "refused with a reason"},
+		{"internal/node", "minRenewal", "time (and at least a polling interval) for which nobody vouches for a feed that is followed quietly", "another circuit, through other members"},
 		{"overlay/relay", "maxCircuits maxCircuitsFromPeer", "circuits of one member, as middle and exit; those that one peer has opened", "declined and counted; the reader tries other members"},
 		{"overlay/relay", "circuitRate:B circuitBurst:B memberRate:B memberBurst:B", "bytes a second of one circuit, and at once; of all circuits of a member", "frames are dropped and counted, and the layers of the reader ask again"},
 		{"overlay/relay", "maxSealed:B", "a frame in a circuit, padded", "a larger one is dropped and counted"},

@@ -12,6 +12,7 @@ import (
 	"tidings/internal/env"
 	"tidings/internal/node"
 	"tidings/internal/wire"
+	"tidings/overlay"
 	"tidings/overlay/relay/relaypb"
 )
 
@@ -102,8 +103,8 @@ func TestNoMemberSeesReaderAndFeed(t *testing.T) {
 	}
 }
 
-// A quiet reader whose middle or exit dies finds others within a minute, and gets what it missed. So does one whose
-// own node restarts.
+// A quiet reader whose middle or exit dies, or forgets the circuit in a restart, finds others within a minute, and gets
+// what it missed. So does one whose own node restarts.
 func TestQuietReadersOutliveTheirCircuits(t *testing.T) {
 	t.Parallel()
 	s := feedSwarm(11, Config{NetworkFaults: NetworkFaults{Loss: 0.01}})
@@ -117,21 +118,21 @@ func TestQuietReadersOutliveTheirCircuits(t *testing.T) {
 	near[20].SubscribeFeed(url)
 	reader.SubscribeQuietly(url)
 	s.World.Run(5 * time.Minute)
-	for round := range 4 {
+	for round := range 5 {
 		middle, exit, ok := reader.node.Circuit(s.Key(url))
 		if !ok {
 			t.Fatalf("round %d: there is no circuit", round)
 		}
-		dead := []*Peer{s.byID[middle.ID], s.byID[exit.ID], s.byID[exit.ID], reader}[round]
+		dead := []*Peer{s.byID[middle.ID], s.byID[exit.ID], s.byID[exit.ID], s.byID[middle.ID], reader}[round]
 		dead.Kill(round == 2)
-		if round == 3 {
-			s.World.Run(10 * time.Second)
-			reader.Start()
+		if round >= 3 {
+			s.World.Run(3 * time.Second)
+			dead.Start()
 		}
 		connected := s.World.RunUntil(func() bool {
 			m, e, ok := reader.node.Circuit(s.Key(url))
 			connected, _ := reader.node.Quiet(s.Key(url))
-			return ok && connected && (round == 3 || m != middle || e != exit)
+			return ok && connected && (round == 4 || m != middle || e != exit)
 		}, time.Second, time.Minute)
 		if !connected {
 			t.Errorf("round %d: no other circuit after a minute", round)
@@ -206,5 +207,57 @@ func TestQuietSubscriptionsHaveBounds(t *testing.T) {
 	}
 	if circuits+guests > 0 || len(p.node.Subscriptions()) != 1 {
 		t.Errorf("%d circuits, %d guests, %d subscriptions", circuits, guests, len(p.node.Subscriptions()))
+	}
+}
+
+// Middles that put a key of their own in the exit's place, and exits that swallow all frames, are left for others.
+func TestLiarsOnCircuitsAreLeft(t *testing.T) {
+	t.Parallel()
+	for name, lie := range map[string]func(p *Peer, m *relaypb.Message) *relaypb.Message{
+		"false key": func(p *Peer, m *relaypb.Message) *relaypb.Message {
+			if o := m.GetOpened(); o != nil {
+				o.Key = wire.NewSigner(p.Key(), p.swarm.hash).Sign(wire.DomainRelay, make([]byte, 32)).Raw
+			}
+			return m
+		},
+		"swallowing": func(_ *Peer, m *relaypb.Message) *relaypb.Message {
+			if m.GetForward() != nil {
+				return nil
+			}
+			return m
+		},
+	} {
+		s := feedSwarm(13, Config{})
+		s.Grow(16, 100*time.Millisecond)
+		s.World.Run(20 * time.Second)
+		url := s.serveFeeds(1, 3*time.Minute, 10)[0]
+		liars := map[overlay.ID]bool{}
+		for i, p := range s.Peers()[2:] {
+			if i%2 == 0 {
+				continue
+			}
+			liars[p.OverlayID()] = true
+			p.filterOutgoing = func(_ env.Peer, frame []byte) []byte {
+				layer, body, err := wire.ParseFrame(frame)
+				m := new(relaypb.Message)
+				if err != nil || layer != wire.Relay || proto.Unmarshal(body, m) != nil {
+					return frame
+				}
+				if m = lie(p, m); m == nil {
+					return nil
+				}
+				return wire.AppendFrame(nil, wire.Relay, m)
+			}
+		}
+		reader := s.Peers()[1]
+		reader.SubscribeQuietly(url)
+		s.World.Run(time.Hour)
+		middle, exit, ok := reader.node.Circuit(s.Key(url))
+		st := reader.node.Relay.Stats()
+		if !ok || st.Failed == 0 || name == "false key" && (liars[middle.ID] || liars[exit.ID] || st.Garbage == 0) {
+			t.Errorf("%s: %v %v, %+v", name, middle, exit, st)
+		}
+		s.CheckReaders()
+		report(t, s)
 	}
 }

@@ -96,11 +96,12 @@ type Node struct {
 	// Relay carries frames for readers who are not to be seen.
 	Relay *relay.Relay
 
-	quiet  *quiet // this node's own quiet subscriptions; nil: the node serves one of them
-	layers []env.Layer
-	feeds  FeedLayer // Feeds, unless an experiment has another one
-	app    Application
-	events *env.Events[owner.Event]
+	quiet   *quiet // this node's own quiet subscriptions; nil: the node serves one of them
+	unheard bool   // no other node has vouched for the log of a feed for long: the last that feedApp.PollAlone was told
+	layers  []env.Layer
+	feeds   FeedLayer // Feeds, unless an experiment has another one
+	app     Application
+	events  *env.Events[owner.Event]
 }
 
 // New returns a node with the I/O interfaces of e. It continues from what the store remembers. Its events go

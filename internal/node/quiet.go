@@ -47,7 +47,8 @@ type quiet struct {
 // A follower is the node of one quiet subscription.
 type follower struct {
 	*Node
-	tunnel *relay.Tunnel
+	tunnel  *relay.Tunnel
+	renewAt time.Time // while the feed is unheard, the next check of its circuit
 }
 
 func newQuiet(of *Node, e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *quiet {
@@ -126,7 +127,7 @@ func (q *quiet) open(key overlay.ID) (*follower, error) {
 		binary.LittleEndian.PutUint64(seed[i:], q.env.Rand.Uint64())
 	}
 	signer := q.signer.With(ed25519.NewKeyFromSeed(seed[:]))
-	f := &follower{Node: &Node{app: quietApp{q.of.app}}}
+	f := &follower{Node: &Node{app: quietApp{q.of.app}}, renewAt: env.AtOnce}
 	f.tunnel = q.of.Relay.Open(signer, func(exit env.Peer) { f.Overlay.Found(exit) }, func(from env.PeerID, frame []byte) {
 		_ = f.Receive(from, frame) // the exit is not to blame for what others send
 	})
@@ -153,6 +154,9 @@ func (q *quiet) Next() (next time.Time) {
 		for _, l := range f.layers {
 			next = env.Sooner(next, l.Next())
 		}
+		if f.unheard {
+			next = env.Sooner(next, f.renewAt)
+		}
 	}
 	return next
 }
@@ -162,9 +166,24 @@ func (q *quiet) Run(now time.Time) (next time.Time) {
 	for _, key := range sortedKeys(q.byKey) {
 		if f := q.byKey[key]; f != nil {
 			f.Node.Run(now)
+			q.renew(f, now)
 		}
 	}
 	return q.Next()
+}
+
+// minRenewal is the shortest time that a circuit has to bring something of its feed. A repair of the log may pause for two
+// minutes.
+const minRenewal = 5 * time.Minute
+
+// renew changes the circuit of a feed that no other node vouches for, unless it is younger than about a polling
+// interval: its exit may keep everything to itself.
+func (q *quiet) renew(f *follower, now time.Time) {
+	if f.unheard && !f.renewAt.After(now) {
+		interval := max(q.cfg.Feeds.PollInterval, minRenewal)
+		f.tunnel.Renew(interval * 3 / 4)
+		f.renewAt = now.Add(interval)
+	}
 }
 
 // NodeOf returns the node that has a feed's subscription: that of a quiet subscription, or n.

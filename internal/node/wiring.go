@@ -171,7 +171,7 @@ func (n *feedApp) Fetch(key overlay.ID, url string) {
 }
 
 func (n *feedApp) PollAlone(key overlay.ID, url string, on bool) {
-	if n.quiet != nil {
+	if n.unheard = on; n.quiet != nil {
 		n.Corona.PollAlone(key, url, on)
 	}
 }

@@ -32,8 +32,9 @@ type Tunnel struct {
 
 	middle, exit *overlay.Contact // of the present circuit; nil: none
 	number       uint64
-	sealer       *sealer // nil: the circuit is not open yet
-	encapsulated []byte  // nil: the exit has shown that it has it
+	since        time.Time // when the circuit was asked for
+	sealer       *sealer   // nil: the circuit is not open yet
+	encapsulated []byte    // nil: the exit has shown that it has it
 	voucher      []byte
 	vouchedAt    time.Time
 	heard        time.Time     // last frame through the circuit; before the first, when it was opened
@@ -54,6 +55,13 @@ func (r *Relay) Open(guest *wire.Signer, up func(exit env.Peer), receive func(fr
 	t := &Tunnel{tunnels: r.tunnels, guest: guest, up: up, receive: receive, pause: time.Second, retryAt: env.AtOnce}
 	r.tunnels.list = append(r.tunnels.list, t)
 	return t
+}
+
+// Renew gives up the present circuit for another one if it is older than an age.
+func (t *Tunnel) Renew(age time.Duration) {
+	if now := t.clock.Now(); t.middle != nil && now.Sub(t.since) > age {
+		t.fail(now)
+	}
 }
 
 // Close ends the circuit.
@@ -131,7 +139,7 @@ func (t *Tunnel) open(now time.Time) {
 		t.retryAt = now.Add(checkInterval)
 		return
 	}
-	t.number, t.heard = t.rand.Uint64(), now
+	t.number, t.since, t.heard = t.rand.Uint64(), now, now
 	t.sendMessage(t.middle.Peer, env.Control, &relaypb.Message{Body: &relaypb.Message_Open{Open: &relaypb.Open{Circuit: t.number, Exit: t.exit.Raw}}})
 }
 
