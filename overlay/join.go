@@ -78,7 +78,7 @@ func (j *join) Found(peer env.Peer) {
 		j.step()
 	case Active:
 		if j.peers.get(peer.ID) == nil {
-			j.liveness.probeOnce(&Contact{ID: NodeID(j.cfg.Network.Name, peer.ID), Peer: peer})
+			j.liveness.probeOnce(&Contact{ID: j.IDOf(peer.ID), Peer: peer})
 		}
 	}
 }
@@ -105,8 +105,11 @@ func (j *join) issue(addrs []string, member bool) {
 	if last := time.UnixMilli(int64(j.self.Issued)); !now.After(last) {
 		now = last.Add(time.Millisecond)
 	}
-	j.self = newRecord(j.cfg.Network.Name, j.signer, addrs, now, member)
-	j.leaf.Add(j.self)
+	was := j.self.ID
+	j.self = j.records.newRecord(j.signer, addrs, now, member, j.place)
+	if j.self.ID == was {
+		j.leaf.Add(j.self)
+	}
 	for _, p := range j.peers.all {
 		p.knowsMe, p.recordSent = false, false
 	}
@@ -115,7 +118,7 @@ func (j *join) issue(addrs []string, member bool) {
 
 // reset returns a former member to the state in which it knows nobody.
 func (j *join) reset() {
-	j.pool.add(j.self.ID, j.self.ID, j.leaf.Members())
+	j.pool.add(j.self.ID, j.self.ID, slices.DeleteFunc(slices.Clone(j.leaf.Members()), func(c *Contact) bool { return c.Peer.ID == j.self.Peer.ID }))
 	j.discardOffer()
 	j.askAllAgain()
 	j.leaf = newLeafSet(j.self, j.leaf.splitSize, j.leaf.mergeSize)
@@ -244,7 +247,7 @@ func (j *join) nextToAsk() (best env.Peer, ok bool) {
 		consider(c.ID, c.Peer)
 	}
 	for _, p := range j.found {
-		consider(NodeID(j.cfg.Network.Name, p.ID), p)
+		consider(j.IDOf(p.ID), p)
 	}
 	if ok {
 		j.asked[nearest] = true
@@ -278,9 +281,9 @@ func (j *join) onNearby(p *peer, m *overlaypb.Nearby) {
 	if p.contact != nil {
 		contacts = append(contacts, p.contact)
 	}
-	j.pool.add(j.self.ID, NodeID(j.cfg.Network.Name, p.id), contacts)
+	j.pool.add(j.self.ID, j.IDOf(p.id), contacts)
 	switch {
-	case !m.Covers || j.self.ID.Common(NodeID(j.cfg.Network.Name, p.id)) < int(m.Depth):
+	case !m.Covers || j.self.ID.Common(j.IDOf(p.id)) < int(m.Depth):
 		if j.selfLookup == nil && j.self.Member {
 			j.lookUpSelf()
 		}

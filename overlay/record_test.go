@@ -100,7 +100,7 @@ func TestPeersAreRememberedAcrossARestart(t *testing.T) {
 		}
 	}
 	issued := n.Self().Issued
-	remembered, err := Remembered(l, l.network.Name, wire.NewVerifier(l.hash))
+	remembered, err := Remembered(l, l.network, wire.NewVerifier(l.hash))
 	if err != nil || len(remembered) != len(met) || n.Stats().Known != len(met) {
 		t.Fatalf("%d of %d remembered, %v", len(remembered), len(met), err)
 	}

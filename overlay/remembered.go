@@ -20,7 +20,7 @@ const maxRemembered = 200
 
 // Remembered returns the members that a node of a network saved in a store, in the order of
 // their ids. A node can try to join through them.
-func Remembered(s env.Store, network string, verify wire.Verifier) ([]*Contact, error) {
+func Remembered(s env.Store, network wire.Network, verify wire.Verifier) ([]*Contact, error) {
 	return remembered(s, NewRecords(network, verify, maxRemembered))
 }
 

@@ -89,7 +89,7 @@ func NewSwarm(c SwarmConfig) *Swarm {
 		byID:   map[overlay.ID]*Peer{},
 		groups: map[overlay.ID]bool{},
 	}
-	s.records = overlay.NewRecords(c.Network.Name, s.verify, 1<<20)
+	s.records = overlay.NewRecords(c.Network, s.verify, 1<<20)
 	if c.World.Origin == nil {
 		c.World.Origin = s.serve
 	}

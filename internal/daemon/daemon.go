@@ -198,7 +198,7 @@ func (d *Daemon) open() (err error) {
 		Log:              d.log,
 	}
 	if c.Descriptor != nil {
-		known, err := overlay.Remembered(d.disk, d.dataDir.network.Name, wire.NewVerifier(wire.HashOf(c.Descriptor)))
+		known, err := overlay.Remembered(d.disk, d.dataDir.network, wire.NewVerifier(wire.HashOf(c.Descriptor)))
 		if err != nil {
 			return fmt.Errorf("read known peers: %w", err)
 		}
