@@ -60,7 +60,7 @@ func (n *Node) Certificate() *Certificate { return n.admissions.own }
 // neighbours seldom try the same one. It returns false if all are taken, and plans another attempt.
 func (n *Node) chooseSlot() bool {
 	now := n.clock.Now()
-	first, soonest := int(n.self.Peer.ID[len(n.self.Peer.ID)-1]), time.Time{}
+	first, soonest := FirstSlot(n.self.Peer.ID), time.Time{}
 	for i := range slots {
 		slot := (first + i) % slots
 		until := n.takenUntil[slot]
@@ -74,6 +74,9 @@ func (n *Node) chooseSlot() bool {
 	n.log.Warn("all places of this node's block of addresses are taken, so it is a client", "block", n.place.block, "places", slots)
 	return false
 }
+
+// FirstSlot returns the slot that a node tries first.
+func FirstSlot(peer env.PeerID) int { return int(peer[len(peer)-1]) % slots }
 
 // accepts reports whether a message of a peer counts. Messages of members that have no right to be one, or have not
 // proven their addresses yet, do not.

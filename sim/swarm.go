@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -17,6 +18,8 @@ import (
 type SwarmConfig struct {
 	World   Config
 	Network wire.Network
+	// Authority admits the members of a network of certificates; see Authority.
+	Authority *Authority
 	// Tune, if set, may change the configuration of each node before it boots.
 	Tune func(*node.Config)
 }
@@ -113,13 +116,30 @@ func (s *Swarm) every(d time.Duration, do func()) {
 
 // Add adds a host, open or behind a NAT, that is told of the peers via when it boots. Without any
 // it founds the network. It is down until Start.
-func (s *Swarm) Add(open bool, via ...*Peer) *Peer {
-	p := &Peer{Host: s.World.Host(HostConfig{Open: open}), swarm: s, groups: map[overlay.ID]int{}, subscriptions: map[string]*subscription{}, bootstrap: via}
-	p.id = overlay.NodeID(s.config.Network.Name, p.Host.ID())
+func (s *Swarm) Add(open bool, via ...*Peer) *Peer { return s.AddAt(netip.Addr{}, open, via...) }
+
+// AddAt does the same for a host with an IP address.
+func (s *Swarm) AddAt(ip netip.Addr, open bool, via ...*Peer) *Peer {
+	p := &Peer{Host: s.World.Host(HostConfig{Open: open, IP: ip}), swarm: s, groups: map[overlay.ID]int{}, subscriptions: map[string]*subscription{}, bootstrap: via}
+	p.id = s.idOf(p)
 	s.members = append(s.members, p)
 	s.byID[p.id] = p
 	s.insertByID(p)
 	return p
+}
+
+// idOf returns the id that a peer gets if its place is free. In a network of certificates it is drawn by the network's
+// authority.
+func (s *Swarm) idOf(p *Peer) overlay.ID {
+	name, peer := s.config.Network.Name, p.Host.ID()
+	switch {
+	case !p.open || s.config.Network.IDs == wire.KeyIDs:
+	case s.config.Network.IDs == wire.AddressIDs:
+		return overlay.AddressID(name, overlay.BlockOf(p.IP()), overlay.FirstSlot(peer), peer)
+	case s.config.Authority != nil:
+		return s.config.Authority.ID(peer)
+	}
+	return overlay.NodeID(name, peer)
 }
 
 // Peers returns all peers, up or down, in the order in which they were added.
@@ -151,6 +171,9 @@ func (p *Peer) Start() {
 		cfg := node.DefaultConfig(p.swarm.config.Network)
 		cfg.Overlay.Founder = len(p.bootstrap) == 0
 		cfg.Overlay.Records = p.swarm.records
+		if a := p.swarm.config.Authority; a != nil && p.Index() == 0 {
+			cfg.Overlay.Authority = a
+		}
 		cfg.Corona.ExemptPrivate = true // because the simulated origins are at private addresses
 		if p.filterState != nil {
 			p.filterState.reset()
