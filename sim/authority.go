@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -59,4 +60,14 @@ func (a *Authority) Revocations(renewer overlay.ID) []byte {
 		panic(err)
 	}
 	return raw
+}
+
+// move gives a peer of a network of address ids another address, and so another id.
+func (s *Swarm) move(p *Peer, to netip.Addr) {
+	delete(s.byID, p.id)
+	s.sortedByID = slices.DeleteFunc(s.sortedByID, func(o *Peer) bool { return o == p })
+	p.Move(to)
+	p.id = s.idOf(p)
+	s.byID[p.id] = p
+	s.insertByID(p)
 }

@@ -124,6 +124,7 @@ func (s *Swarm) AddAt(ip netip.Addr, open bool, via ...*Peer) *Peer {
 	p.id = s.idOf(p)
 	s.members = append(s.members, p)
 	s.byID[p.id] = p
+	s.byID[overlay.NodeID(s.config.Network.Name, p.Host.ID())] = p // its id if it is a client
 	s.insertByID(p)
 	return p
 }
