@@ -56,6 +56,9 @@ func (n *Node) settle() {
 // Certificate returns the node's own certificate in a network of certificates, or nil if it has none.
 func (n *Node) Certificate() *Certificate { return n.admissions.own }
 
+// CanBeDialled reports whether other nodes have dialled this node.
+func (n *Node) CanBeDialled() bool { return n.reachable != nil }
+
 // chooseSlot chooses the first slot that no other member has. The order begins with one that the node's key gives, so that
 // neighbours seldom try the same one. It returns false if all are taken, and plans another attempt.
 func (n *Node) chooseSlot() bool {
