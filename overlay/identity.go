@@ -72,17 +72,27 @@ func addressOf(multiaddr string) netip.Addr {
 }
 
 // chooseBlock returns the block for a node with these addresses, and those of them that are in it. The
-// present block stays while the node has an address in it. Otherwise the first IPv4 address
-// counts, because more nodes can dial it.
+// present block stays while the node has an address in it. Otherwise public addresses come first, and of
+// these IPv4, which more nodes can dial.
 func chooseBlock(addrs []string, present netip.Prefix) (block netip.Prefix, within []string) {
+	best := 0
 	for _, a := range addrs {
 		b := BlockOf(addressOf(a))
-		switch {
-		case !b.IsValid():
-		case b == present:
-			block = b
-		case !block.IsValid() || block != present && b.Addr().Is4() && !block.Addr().Is4():
-			block = b
+		if !b.IsValid() {
+			continue
+		}
+		rank := 1
+		if ip := b.Addr(); ip.IsGlobalUnicast() && !ip.IsPrivate() {
+			rank += 2
+		}
+		if b.Addr().Is4() {
+			rank++
+		}
+		if b == present {
+			rank = 5
+		}
+		if rank > best {
+			best, block = rank, b
 		}
 	}
 	return block, slices.DeleteFunc(slices.Clone(addrs), func(a string) bool {
