@@ -54,6 +54,13 @@ var limits = []struct {
 		{"overlay", "maxFalseReports", "false reports of deaths from one member within an hour", "its reports are ignored for an hour"},
 		{"overlay", "maxSyncBackoff", "leaf comparisons with a member that never agrees", "compared once a minute from then on"},
 		{"overlay", "maxClients", "clients of one member", "the client asks another member"},
+		{"overlay", "slots slotRetry", "members of one block of addresses, in a network of address ids; the time after which a node asks again for a taken place", "further nodes of the block are clients"},
+		{"overlay", "maxProofs proofTime maxProving", "members whose addresses are known to be proven; how long a proof counts; members that are dialled at once", "they prove their addresses again; messages are dropped, and will be repeated"},
+		{"overlay/libp2p", "maxProofs", "peers that are dialled at once to prove their addresses", "further ones wait"},
+		{"overlay", "MaxRevoked maxRenewers", "nodes on an authority's list of revocations; nodes that renew its certificates", "`tidings network revoke` refuses until certificates expire"},
+		{"overlay", "maxCertificate:B maxRevocations:B", "a certificate; a list of revocations", "refused before its signature is checked"},
+		{"internal/authority", "Lifetime maxName:B", "the validity of a certificate; the name of a member", "renewed after two thirds; refused"},
+		{"internal/wire", "MaxAuthorities", "authorities of a network", "refused"},
 	}},
 	{"Trees", []limit{
 		{"overlay/scribe", "window", "unacknowledged messages down one link", "further messages queue"},

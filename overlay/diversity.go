@@ -45,3 +45,16 @@ func Diverse(members []*Contact, n int) []*Contact {
 	}
 	return kept
 }
+
+// displaceLast reports whether a member has the place of the last of others, so that only one of the two counts, and keeps the
+// one that has the right to it.
+func displaceLast(members []*lookupMember, m *lookupMember) bool {
+	last := len(members) - 1
+	if last < 0 || m.state != answered || members[last].state != answered || !samePlace(members[last].contact.ID, m.contact.ID) {
+		return false
+	}
+	if compare(m.contact.ID, members[last].contact.ID) < 0 {
+		members[last] = m
+	}
+	return true
+}

@@ -465,11 +465,7 @@ func (l *lookup) nearest() (members []*lookupMember, dead int, sure bool) {
 			dead++
 			continue
 		}
-		if last := len(members) - 1; last >= 0 && member.state == answered && members[last].state == answered &&
-			samePlace(members[last].contact.ID, member.contact.ID) { // only one of them is there
-			if compare(member.contact.ID, members[last].contact.ID) < 0 {
-				members[last] = member
-			}
+		if displaceLast(members, member) {
 			continue
 		}
 		if len(members) == l.want {
