@@ -255,6 +255,18 @@ func (j *join) nextToAsk() (best env.Peer, ok bool) {
 	return best, ok
 }
 
+// idOf returns the id of a peer that the node has asked. Its record may be in the pool only.
+func (j *join) idOf(peer env.PeerID) ID {
+	if j.Contact(peer) == nil {
+		for _, c := range j.pool.members {
+			if c.Peer.ID == peer {
+				return c.ID
+			}
+		}
+	}
+	return j.IDOf(peer)
+}
+
 func (j *join) sendFind(peer env.Peer) {
 	if j.nonce == 0 {
 		j.nonce = j.rand.Uint64() | 1
@@ -281,9 +293,10 @@ func (j *join) onNearby(p *peer, m *overlaypb.Nearby) {
 	if p.contact != nil {
 		contacts = append(contacts, p.contact)
 	}
-	j.pool.add(j.self.ID, j.IDOf(p.id), contacts)
+	by := j.idOf(p.id)
+	j.pool.add(j.self.ID, by, contacts)
 	switch {
-	case !m.Covers || j.self.ID.Common(j.IDOf(p.id)) < int(m.Depth):
+	case !m.Covers || j.self.ID.Common(by) < int(m.Depth):
 		if j.selfLookup == nil && j.self.Member {
 			j.lookUpSelf()
 		}

@@ -33,7 +33,8 @@ func (o *offer) has(c *Contact) bool {
 // clear forgets everything but the bootstrap members.
 func (pl *pool) clear() { *pl = pool{bootstraps: pl.bootstraps} }
 
-// add adds members that a member named, without the node itself.
+// add adds members that a member named, without the node itself. In a full pool they take the places of members that are
+// farther from the node.
 func (pl *pool) add(self, by ID, contacts []*Contact) {
 	if pl.namedBy == nil {
 		pl.namedBy = map[ID]ID{}
@@ -42,15 +43,35 @@ func (pl *pool) add(self, by ID, contacts []*Contact) {
 		if c.ID == self || !c.Member {
 			continue
 		}
-		i := slices.IndexFunc(pl.members, func(o *Contact) bool { return o.ID == c.ID })
+		i := slices.IndexFunc(pl.members, func(o *Contact) bool { return o.Peer.ID == c.Peer.ID })
 		switch {
-		case i >= 0:
+		case i >= 0 && pl.members[i].ID == c.ID:
 			pl.members[i] = c
+			continue
+		case i >= 0 && c.Issued < pl.members[i].Issued: // the member has moved since
+			continue
+		case i >= 0:
 		case len(pl.members) < maxPool:
+			i = len(pl.members)
 			pl.members = append(pl.members, c)
-			pl.namedBy[c.ID] = by
+		default:
+			if i = pl.farthest(self); !Nearer(self, c.ID, pl.members[i].ID) {
+				continue
+			}
+		}
+		delete(pl.namedBy, pl.members[i].ID)
+		pl.members[i], pl.namedBy[c.ID] = c, by
+	}
+}
+
+// farthest returns the position of the member that is farthest from an id.
+func (pl *pool) farthest(from ID) (at int) {
+	for i, c := range pl.members {
+		if Nearer(from, pl.members[at].ID, c.ID) {
+			at = i
 		}
 	}
+	return at
 }
 
 // interleave orders members so that routes begin with members named by as many different peers

@@ -24,6 +24,8 @@ type HostConfig struct {
 	// Open hosts can be dialled. Other hosts are behind a NAT: they receive frames only over links
 	// that they opened.
 	Open bool
+	// Key is the machine's identity. Default: one of its own.
+	Key ed25519.PrivateKey
 	// IP is the IPv4 address of the machine. Default: one in a block of addresses, and of a provider, of its own.
 	IP netip.Addr
 	// ClockOffset is how far the host's clock is ahead of the world's.
@@ -84,7 +86,10 @@ func (w *World) Host(c HostConfig) *Host {
 	for b := range seed {
 		seed[b] = byte(keyRNG.Uint64())
 	}
-	key := ed25519.NewKeyFromSeed(seed[:])
+	key := c.Key
+	if key == nil {
+		key = ed25519.NewKeyFromSeed(seed[:])
+	}
 	h := &Host{
 		world:       w,
 		clockOffset: int64(c.ClockOffset),
@@ -139,8 +144,8 @@ func (h *Host) Move(ip netip.Addr) {
 	}
 }
 
-// Prove implements env.Prover: a peer that is up and can be dialled at one of the addresses has proven it after a
-// handshake and a round trip. Hosts of other lanes are not looked at.
+// Prove implements env.Prover: a peer that is up and can be dialled at one of the addresses has proven it, at once if there is a
+// link, otherwise after a handshake and a round trip. Hosts of other lanes are not looked at.
 func (d *hostEnv) Prove(p env.Peer, done func(addr string)) {
 	if d.expired() {
 		return
@@ -150,6 +155,9 @@ func (d *hostEnv) Prove(p env.Peer, done func(addr string)) {
 	wait, addr := int64(proveTimeout), ""
 	if peer != nil && peer.node != nil && peer.open && !h.cannotHear(peer) && !peer.cannotHear(h) && slices.Contains(p.Addrs, peer.addr) {
 		wait, addr = 4*int64(h.world.config.Topology(min(h.Index(), peer.Index()), max(h.Index(), peer.Index()))), peer.addr
+		if l := h.links[peer.index]; l != nil && !l.idle(h.lane.now) {
+			wait = 0
+		}
 	}
 	l.schedule(l.now+max(wait, 1), h, eventComputed, l.callbacks.Put(func() { done(addr) }))
 }

@@ -21,7 +21,7 @@ func addressSwarm(seed uint64, members int, ip func(i int) netip.Addr) *Swarm {
 		if i > 0 {
 			via = s.members[:1]
 		}
-		s.After(time.Duration(i)*100*time.Millisecond, s.AddAt(ip(i), true, via...).Start)
+		s.After(time.Duration(i)*100*time.Millisecond, s.AddHost(HostConfig{Open: true, IP: ip(i)}, via...).Start)
 	}
 	s.World.Run(time.Duration(members)*100*time.Millisecond + 30*time.Second)
 	return s
@@ -78,7 +78,7 @@ func TestOwnersAreOfDifferentProviders(t *testing.T) {
 func TestAddressesAreProven(t *testing.T) {
 	t.Parallel()
 	s := addressSwarm(2, 16, func(i int) netip.Addr { return ip4(1+i, 1, 1, 1) })
-	liar := s.AddAt(ip4(99, 1, 1, 1), true, s.members[0])
+	liar := s.AddHost(HostConfig{Open: true, IP: ip4(99, 1, 1, 1)}, s.members[0])
 	liar.open = false // it is told of no dial-back but the one that it invents
 	liar.Start()
 	liar.open = true

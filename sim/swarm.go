@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -116,11 +115,11 @@ func (s *Swarm) every(d time.Duration, do func()) {
 
 // Add adds a host, open or behind a NAT, that is told of the peers via when it boots. Without any
 // it founds the network. It is down until Start.
-func (s *Swarm) Add(open bool, via ...*Peer) *Peer { return s.AddAt(netip.Addr{}, open, via...) }
+func (s *Swarm) Add(open bool, via ...*Peer) *Peer { return s.AddHost(HostConfig{Open: open}, via...) }
 
-// AddAt does the same for a host with an IP address.
-func (s *Swarm) AddAt(ip netip.Addr, open bool, via ...*Peer) *Peer {
-	p := &Peer{Host: s.World.Host(HostConfig{Open: open, IP: ip}), swarm: s, groups: map[overlay.ID]int{}, subscriptions: map[string]*subscription{}, bootstrap: via}
+// AddHost does the same for a host that the caller describes.
+func (s *Swarm) AddHost(c HostConfig, via ...*Peer) *Peer {
+	p := &Peer{Host: s.World.Host(c), swarm: s, groups: map[overlay.ID]int{}, subscriptions: map[string]*subscription{}, bootstrap: via}
 	p.id = s.idOf(p)
 	s.members = append(s.members, p)
 	s.byID[p.id] = p
