@@ -17,7 +17,7 @@ import (
 // in Refused, under an id that no node can choose.
 type Authority struct {
 	key      ed25519.PrivateKey
-	signer   *wire.Signer
+	signer   *wire.Signer  // in the network of its swarm
 	Lifetime time.Duration // of a certificate
 	// Refused are the nodes that are not admitted. Number must grow with each change.
 	Refused map[env.PeerID]bool
@@ -29,7 +29,7 @@ func (c *SwarmConfig) Certify(lifetime time.Duration) {
 	seed := sha256.Sum256([]byte("authority"))
 	key := ed25519.NewKeyFromSeed(seed[:])
 	c.Network.IDs, c.Network.Authorities = wire.CertificateIDs, wire.JoinAuthorities(key.Public().(ed25519.PublicKey))
-	c.Authority = &Authority{key: key, signer: wire.NewSigner(key, wire.HashOf(c.Network.Descriptor())), Lifetime: lifetime, Refused: map[env.PeerID]bool{}, Number: 1}
+	c.Authority = &Authority{key: key, Lifetime: lifetime, Refused: map[env.PeerID]bool{}, Number: 1}
 }
 
 // ID returns the id that the authority draws for a node.

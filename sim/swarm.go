@@ -91,6 +91,9 @@ func NewSwarm(c SwarmConfig) *Swarm {
 		byID:   map[overlay.ID]*Peer{},
 		groups: map[overlay.ID]bool{},
 	}
+	if c.Authority != nil {
+		c.Authority.signer = wire.NewSigner(c.Authority.key, hash)
+	}
 	s.records = overlay.NewRecords(c.Network, s.verify, 1<<20)
 	if c.World.Origin == nil {
 		c.World.Origin = s.serve
