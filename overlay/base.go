@@ -50,6 +50,7 @@ const (
 	taskRowTimeout                   // a RowRequest is unanswered
 	taskCheckDepth                   // check whether the leaf still calls for another depth
 	taskDead                         // probe a peer that is remembered as dead
+	taskEntryPoints                  // take the next step of a check of the entry points
 	taskSave                         // save the current peers
 )
 

@@ -68,6 +68,7 @@ type lookup struct {
 	want           int
 	done           func(found []*lookupMember)
 	startedAt      time.Time
+	only           *Contact        // the only member to start from; nil: the node's own contacts
 	fromScratch    bool            // ignores what the node knows of its leaf and starts from random members
 	members        []*lookupMember // the nearest to the key first
 	asked          int
@@ -168,6 +169,10 @@ func (ls *lookups) start() {
 		ls.queued = ls.queued[1:]
 		ls.active = append(ls.active, l)
 		l.startedAt = ls.clock.Now()
+		if l.only != nil {
+			ls.startRoutes(l)
+			continue
+		}
 		if ls.state == Active {
 			l.addMember(ls.self, 0).state = answered
 		}
@@ -202,6 +207,15 @@ func (ls *lookups) lookUpInLeaf(l *lookup) {
 func (ls *lookups) startRoutes(l *lookup) {
 	l.round++
 	l.ended = 0
+	if l.only != nil {
+		from := []*Contact{l.only}
+		if l.round > 1 {
+			from = contactsOf(l.members)
+			ls.rand.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
+		}
+		ls.startEach(l, from)
+		return
+	}
 	for _, member := range l.members {
 		if member.routes = 0; member.route == confirming { // its answer was used in the last round
 			member.route = witnessing
@@ -224,10 +238,15 @@ func (ls *lookups) startRoutes(l *lookup) {
 		ls.rand.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
 		if ls.state != Active {
 			ls.pool.interleave(from)
-		} else if len(ls.pool.bootstraps) > 0 { // one route starts outside the node's own contacts
-			from = slices.Insert(from, 0, ls.pool.bootstraps[ls.rand.IntN(len(ls.pool.bootstraps))])
+		} else if b := ls.pool.bootstrapMembers(); len(b) > 0 { // one route starts outside the node's own contacts
+			from = slices.Insert(from, 0, b[ls.rand.IntN(len(b))])
 		}
 	}
+	ls.startEach(l, from)
+}
+
+// startEach asks the first members of a list that have not been asked yet, each on a route of its own.
+func (ls *lookups) startEach(l *lookup, from []*Contact) {
 	route := 0
 	for _, c := range from {
 		if p := ls.peers.get(c.Peer.ID); c.ID == ls.self.ID || p != nil && p.suspect {

@@ -63,16 +63,17 @@ func (s State) String() string {
 // and changes of its surroundings to its components. Each component uses only those above it in
 // this list. A Node embeds them, so their exported methods are its own.
 type Node struct {
-	*neighbours              // the peers that the node knows, its leaf and its table
-	pool        *pool        // members heard of by a node without a place
-	*counts                  // the number of members below each prefix of its id
-	*liveness                // finds out who is alive, and gives members their places
-	tableUpkeep *tableUpkeep // finds contacts for the table
-	leafUpkeep  *leafUpkeep  // keeps the leaf the same as that of its other members
-	*router                  // messages on their way
-	*lookups                 // searches for the members nearest to a key
-	memory      *memory      // peers in the store
-	*join                    // gets the node its place
+	*neighbours               // the peers that the node knows, its leaf and its table
+	pool         *pool        // members heard of by a node without a place
+	*counts                   // the number of members below each prefix of its id
+	*liveness                 // finds out who is alive, and gives members their places
+	tableUpkeep  *tableUpkeep // finds contacts for the table
+	leafUpkeep   *leafUpkeep  // keeps the leaf the same as that of its other members
+	*router                   // messages on their way
+	*lookups                  // searches for the members nearest to a key
+	memory       *memory      // peers in the store
+	*entryPoints              // checks whether the network is what others know, too
+	*join                     // gets the node its place
 
 	reachable []string // addresses at which it was dialled back; nil: not reachable, or not known yet
 }
@@ -94,14 +95,19 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 	n.router = newRouter(n.liveness, n.tableUpkeep, n.leafUpkeep)
 	n.lookups = newLookups(n.counts, n.liveness, n.pool)
 	n.memory = &memory{neighbours: n.neighbours, store: e.Store}
+	n.entryPoints = &entryPoints{
+		neighbours: n.neighbours, pool: n.pool, counts: n.counts, liveness: n.liveness, lookups: n.lookups, memory: n.memory,
+	}
 	n.join = &join{
 		neighbours: n.neighbours, liveness: n.liveness, tableUpkeep: n.tableUpkeep, leafUpkeep: n.leafUpkeep,
-		router: n.router, pool: n.pool, lookups: n.lookups, memory: n.memory, signer: signer,
+		router: n.router, pool: n.pool, lookups: n.lookups, memory: n.memory,
+		entryPoints: n.entryPoints, signer: signer,
 	}
 	if n.memory.load() {
 		n.join.issue(nil, false)
 	}
 	n.at(n.started, task{kind: taskJoin})
+	n.entryPoints.schedule(env.Jitter(n.rand, entrySoon))
 	n.after(env.Jitter(n.rand, n.cfg.WatchInterval), task{kind: taskWatch})
 	n.after(env.Jitter(n.rand, deadInterval), task{kind: taskDead})
 	n.after(env.Jitter(n.rand, n.cfg.SaveInterval), task{kind: taskSave})
@@ -182,6 +188,10 @@ func (n *Node) do(t task, at, now time.Time) {
 		n.leafUpkeep.checkDepth(now)
 	case taskDead:
 		n.liveness.probeDead()
+	case taskEntryPoints:
+		if n.entryPoints.nextAt.Equal(at) {
+			n.entryPoints.step()
+		}
 	case taskSave:
 		n.memory.savePeriodically()
 	}
@@ -242,6 +252,7 @@ func (n *Node) Receive(from env.PeerID, body []byte) error {
 		p = n.ensurePeer(from)
 	}
 	n.liveness.heardFrom(p)
+	n.entryPoints.heard(p)
 	garbage := n.stats.Garbage
 	n.dispatch(p, m)
 	n.forget(p)
