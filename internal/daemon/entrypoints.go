@@ -1,0 +1,62 @@
+package daemon
+
+import (
+	"fmt"
+	"strings"
+
+	"tidings/overlay"
+	"tidings/proxy"
+)
+
+// trustedBootstrap is the remedy for a node that may be in a false network.
+const trustedBootstrap = "give a second --bootstrap address, of somebody else whom you trust"
+
+// entryPointDoubts says why the network may be a false one, or "" if nothing speaks for that.
+func entryPointDoubts(e overlay.EntryPoints) string {
+	var why []string
+	add := func(is bool, text string, args ...any) {
+		if is {
+			why = append(why, fmt.Sprintf(text, args...))
+		}
+	}
+	add(e.Apart > 0, "of the %d nodes asked through which this node can join, %d did not find the members that others find", e.Answering, e.Apart)
+	add(e.Network, "members of the network did not find the members that are found through the --bootstrap nodes or members of earlier runs")
+	add(e.Forgotten, "none of the members that this node remembers from its last run is in the network")
+	add(e.NoPlace, "members answer, but none of them shows this node its place in the network")
+	add(e.Claimed > 0, "the network claims to have about %d members, but those that answer are as far apart as in a network of %d", e.Claimed, e.Likely)
+	return strings.Join(why, "; ")
+}
+
+// entryPointsFinding returns the doctor's finding about the entry points of a node. ok is false if there is nothing to
+// say yet, or nothing to compare because the node has founded its network.
+func entryPointsFinding(e overlay.EntryPoints) (f proxy.Finding, ok bool) {
+	doubts := entryPointDoubts(e)
+	switch {
+	case doubts != "":
+		return proxy.Finding{
+			Level: levelNote,
+			What:  "the network that this node meets may be a false one, made by somebody to hide or invent items: " + doubts,
+			Do:    trustedBootstrap + "; until then, items may be missing",
+		}, true
+	case e.Known == 1, !e.CheckedAt.IsZero() && e.Answering == 1:
+		return proxy.Finding{
+			Level: levelOK,
+			What:  "this node can check its network at one node only, through which it has joined: if that node showed it a false network, this node could hardly notice",
+			Do:    trustedBootstrap + ", to have the two compared",
+		}, true
+	case !e.CheckedAt.IsZero() && e.Answering > 1:
+		return proxy.Finding{
+			Level: levelOK,
+			What:  fmt.Sprintf("the %d nodes asked through which this node can join (those at --bootstrap, and members of earlier runs) are in the same network", e.Answering),
+		}, true
+	}
+	return f, false
+}
+
+// entryPointsStatus returns what the status says of the entry points.
+func entryPointsStatus(e overlay.EntryPoints) proxy.EntryPoints {
+	return proxy.EntryPoints{
+		Known: e.Known, Answering: e.Answering, CheckedAt: proxy.OptionalTime(e.CheckedAt), Doubtful: e.Doubtful(),
+		Apart: e.Apart, NetworkApart: e.Network, Forgotten: e.Forgotten, NoPlace: e.NoPlace, Claimed: e.Claimed, Likely: e.Likely,
+	}
+}
