@@ -323,6 +323,7 @@ func (e *entryPoints) conclude(result EntryPoints) {
 	was := e.stated.Doubtful()
 	result.CheckedAt = e.clock.Now()
 	e.found, e.stated = result, result.and(e.found)
+	e.memory.trusted = !result.Doubtful()
 	switch is := e.stated.Doubtful(); {
 	case is && !was:
 		e.log.Warn("the network that this node meets may be a false one", "disagreeing", e.stated.Apart, "of", e.stated.Answering,

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"tidings/overlay"
+	"tidings/overlay/libp2p"
 	"tidings/proxy"
 )
 
@@ -59,4 +60,18 @@ func entryPointsStatus(e overlay.EntryPoints) proxy.EntryPoints {
 		Known: e.Known, Answering: e.Answering, CheckedAt: proxy.OptionalTime(e.CheckedAt), Doubtful: e.Doubtful(),
 		Apart: e.Apart, NetworkApart: e.Network, Forgotten: e.Forgotten, NoPlace: e.NoPlace, Claimed: e.Claimed, Likely: e.Likely,
 	}
+}
+
+// refusalFinding returns the doctor's finding about a node that refused this one, or that this one refused.
+func refusalFinding(r libp2p.Refusal) proxy.Finding {
+	f := proxy.Finding{
+		Level: levelNote,
+		What:  fmt.Sprintf("%s and this node refused each other: %s", libp2p.PeerIDString(r.Peer), r.Reason),
+		Do:    "use another data directory for another network, or the same version and settings as the other nodes",
+	}
+	if r.Network && r.Bootstrap {
+		f.What = fmt.Sprintf("%s, a node at --bootstrap, is in another network than this node: %s", libp2p.PeerIDString(r.Peer), r.Reason)
+		f.Do = "ask somebody whom you trust for the name and the settings of the right network, and compare them with tidings status; to join another one, start the node with an empty --data directory and with addresses of that network only"
+	}
+	return f
 }

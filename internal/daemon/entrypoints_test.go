@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -52,4 +53,22 @@ func TestANodeJoinsThroughAllItsEntryPoints(t *testing.T) {
 	if s, err := newcomer.Status(t.Context()); err != nil || s.EntryPoints.Known != 2 || s.EntryPoints.Doubtful {
 		t.Errorf("%+v %v", s.EntryPoints, err)
 	}
+}
+
+// A node whose bootstrap addresses belong to networks with other settings joins one of them, and is told of the other.
+func TestEntryPointsOfAnotherNetworkAreNamed(t *testing.T) {
+	t.Parallel()
+	other := founding(t, "two")
+	other.Found.PollInterval *= 2
+	a, b := running(t, founding(t, "two")), running(t, other)
+	bootstrap := append(a.awaitMembers(t, 1).Addrs, b.awaitMembers(t, 1).Addrs...)
+	newcomer := running(t, Config{Dir: t.TempDir(), Bootstrap: bootstrap})
+	newcomer.awaitMembers(t, 2)
+	within(t, awaitTimeout, "a warning", func() error {
+		s, err := newcomer.Status(t.Context())
+		if err == nil && !strings.Contains(strings.Join(s.Warnings, " "), "a node at --bootstrap, is in another network than this node") {
+			err = fmt.Errorf("%q", s.Warnings)
+		}
+		return err
+	})
 }

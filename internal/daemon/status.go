@@ -398,7 +398,7 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 		findings = append(findings, f)
 	}
 	for _, r := range snap.Refusals {
-		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.PeerIDString(r.Peer), r.Reason), "use another data directory for another network, or the same version and settings as the other nodes")
+		findings = append(findings, refusalFinding(r))
 	}
 	if f := snap.Firehose; st.config.Filter && snap.Network != "" {
 		switch {
