@@ -79,7 +79,7 @@ func (j *join) Found(peer env.Peer) {
 		j.step()
 	case Active:
 		if j.leaf.Len() == 1 {
-			j.pool.keepBootstraps(j.cfg.Network.Name, []env.Peer{peer})
+			j.entryPoints.keepBootstraps(peer)
 		}
 		if j.peers.get(peer.ID) == nil {
 			j.liveness.probeOnce(&Contact{ID: NodeID(j.cfg.Network.Name, peer.ID), Peer: peer})

@@ -11,6 +11,7 @@ type EntryPoints struct {
 	CheckedAt    *time.Time `json:"checked_at"`    // null: not yet
 	Doubtful     bool       `json:"doubtful"`      // the network may be a false one, for one of the following reasons
 	Apart        int        `json:"apart"`         // entry points that do not find the members that others find
+	Bootstrap    bool       `json:"bootstrap"`     // one of these is at --bootstrap
 	NetworkApart bool       `json:"network_apart"` // members of the network do not find the members that entry points find
 	Forgotten    bool       `json:"forgotten"`     // no remembered member is in the network
 	NoPlace      bool       `json:"no_place"`      // members answer, but none leads to the node's place

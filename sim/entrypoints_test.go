@@ -164,13 +164,13 @@ func TestAnHonestNetworkIsNotDoubted(t *testing.T) {
 	for _, n := range []int{1, 2, 5, 30, 200} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(longtest.Pick(1, 10)) {
+			for seed := range uint64(longtest.Pick(1, 4)) {
 				s := NewSwarm(SwarmConfig{World: Config{Seed: seed, NetworkFaults: NetworkFaults{Loss: 0.01}}})
 				s.Grow(n, 300*time.Millisecond)
 				s.World.Run(5 * time.Minute)
 				rng := rand.New(rand.NewPCG(seed, 1))
 				checked := 0
-				for range longtest.Pick(90, 360) { // every two minutes a member dies for good, for a while or not at all
+				for range longtest.Pick(90, 150) { // every two minutes a member dies for good, for a while or not at all
 					s.World.Run(2 * time.Minute)
 					p := s.members[rng.IntN(len(s.members))]
 					switch {

@@ -12,7 +12,7 @@ import (
 // trustedBootstrap is the remedy for a node that may be in a false network.
 const trustedBootstrap = "give a second --bootstrap address, of somebody else whom you trust"
 
-// entryPointDoubts says why the network may be a false one, or "" if nothing speaks for that.
+// entryPointDoubts says why the network may be a false one.
 func entryPointDoubts(e overlay.EntryPoints) string {
 	var why []string
 	add := func(is bool, text string, args ...any) {
@@ -31,12 +31,11 @@ func entryPointDoubts(e overlay.EntryPoints) string {
 // entryPointsFinding returns the doctor's finding about the entry points of a node. ok is false if there is nothing to
 // say yet, or nothing to compare because the node has founded its network.
 func entryPointsFinding(e overlay.EntryPoints) (f proxy.Finding, ok bool) {
-	doubts := entryPointDoubts(e)
 	switch {
-	case doubts != "":
+	case e.Doubtful():
 		return proxy.Finding{
 			Level: levelNote,
-			What:  "the network that this node meets may be a false one, made by somebody to hide or invent items: " + doubts,
+			What:  "the network that this node meets may be a false one, made by somebody to hide or invent items: " + entryPointDoubts(e),
 			Do:    trustedBootstrap + "; until then, items may be missing",
 		}, true
 	case e.Known == 1, !e.CheckedAt.IsZero() && e.Answering == 1:
@@ -44,6 +43,11 @@ func entryPointsFinding(e overlay.EntryPoints) (f proxy.Finding, ok bool) {
 			Level: levelOK,
 			What:  "this node can check its network at one node only, through which it has joined: if that node showed it a false network, this node could hardly notice",
 			Do:    trustedBootstrap + ", to have the two compared",
+		}, true
+	case !e.CheckedAt.IsZero() && e.Apart > 0:
+		return proxy.Finding{
+			Level: levelOK,
+			What:  fmt.Sprintf("of the %d nodes asked through which this node can join, %d did not find the members that all others find: they lie or are cut off, and the network itself is the right one", e.Answering, e.Apart),
 		}, true
 	case !e.CheckedAt.IsZero() && e.Answering > 1:
 		return proxy.Finding{
@@ -58,7 +62,7 @@ func entryPointsFinding(e overlay.EntryPoints) (f proxy.Finding, ok bool) {
 func entryPointsStatus(e overlay.EntryPoints) proxy.EntryPoints {
 	return proxy.EntryPoints{
 		Known: e.Known, Answering: e.Answering, CheckedAt: proxy.OptionalTime(e.CheckedAt), Doubtful: e.Doubtful(),
-		Apart: e.Apart, NetworkApart: e.Network, Forgotten: e.Forgotten, NoPlace: e.NoPlace, Claimed: e.Claimed, Likely: e.Likely,
+		Apart: e.Apart, Bootstrap: e.Bootstrap, NetworkApart: e.Network, Forgotten: e.Forgotten, NoPlace: e.NoPlace, Claimed: e.Claimed, Likely: e.Likely,
 	}
 }
 
