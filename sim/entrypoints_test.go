@@ -1,8 +1,11 @@
 package sim
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,7 +132,8 @@ func TestAFalseNetworkIsNoticed(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(longtest.Pick(2, 20)) {
-				s := NewSwarm(SwarmConfig{World: Config{Seed: seed}})
+				var log bytes.Buffer
+				s := NewSwarm(SwarmConfig{World: Config{Seed: seed, Log: slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})}})
 				s.Grow(honest, 300*time.Millisecond)
 				l := s.addLiars(liars)
 				s.World.Run(5 * time.Minute)
@@ -138,6 +142,9 @@ func TestAFalseNetworkIsNoticed(t *testing.T) {
 				e := p.entryPoints()
 				if !e.Doubtful() || !c.noticed(e) {
 					t.Errorf("seed %d: %+v", seed, e)
+				}
+				if n := strings.Count(log.String(), fmt.Sprintf("may be a false one\" host=%d ", p.Index())); n != 1 {
+					t.Errorf("seed %d: %d warnings in the newcomer's log", seed, n)
 				}
 				met := 0
 				for _, o := range p.node.Overlay.Leaf().Members() {

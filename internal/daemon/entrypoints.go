@@ -41,7 +41,7 @@ func entryPointsFinding(e overlay.EntryPoints) (f proxy.Finding, ok bool) {
 	case e.Known == 1, !e.CheckedAt.IsZero() && e.Answering == 1:
 		return proxy.Finding{
 			Level: levelOK,
-			What:  "this node can check its network at one node only, through which it has joined: if that node showed it a false network, this node could hardly notice",
+			What:  "this node knows one node only through which it can join its network, so it has nothing to compare: if that node lied about the network, this node could hardly notice",
 			Do:    trustedBootstrap + ", to have the two compared",
 		}, true
 	case !e.CheckedAt.IsZero() && e.Apart > 0:

@@ -21,8 +21,8 @@ func TestEntryPointsFinding(t *testing.T) {
 	}{
 		{"founder", overlay.EntryPoints{CheckedAt: checked}, "", "", ""},
 		{"not checked yet", overlay.EntryPoints{Known: 3}, "", "", ""},
-		{"one known", overlay.EntryPoints{Known: 1}, levelOK, "at one node only", "second --bootstrap"},
-		{"one answers", overlay.EntryPoints{Known: 9, Answering: 1, CheckedAt: checked}, levelOK, "at one node only", "second --bootstrap"},
+		{"one known", overlay.EntryPoints{Known: 1}, levelOK, "knows one node only", "second --bootstrap"},
+		{"one answers", overlay.EntryPoints{Known: 9, Answering: 1, CheckedAt: checked}, levelOK, "knows one node only", "second --bootstrap"},
 		{"none answers", overlay.EntryPoints{Known: 9, CheckedAt: checked}, "", "", ""},
 		{"two agree", overlay.EntryPoints{Known: 2, Answering: 2, CheckedAt: checked}, levelOK, "the 2 nodes asked", ""},
 		{"one of two lies", overlay.EntryPoints{Known: 2, Answering: 2, Apart: 1, Bootstrap: true, CheckedAt: checked}, levelNote, "of the 2 nodes asked through which this node can join, 1 did not find", "second --bootstrap"},
