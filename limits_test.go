@@ -51,6 +51,8 @@ var limits = []struct {
 		{"overlay", "maxRoutes maxHeld", "messages remembered while they pass; messages waiting for a next hop", "dropped and counted; the origin of the message retries"},
 		{"overlay", "maxInFlight", "own messages that no next hop has acknowledged", "further messages wait until their deadline"},
 		{"overlay", "maxLookups maxLookupAsked", "concurrent lookups; queries of one lookup", "further lookups wait; a lookup that ran out of queries returns what it found, marked implausible if it is"},
+		{"overlay", "maxBootstraps entrySample", "bootstrap nodes that a member keeps; those that one check asks, and as many remembered members and present ones", "further ones are not kept; each check makes another choice"},
+		{"overlay", "minRemembered rememberedFor", "remembered members that must all be missing to make the network doubtful; time since the node saw one of them", "nothing is concluded"},
 		{"overlay", "maxFalseReports", "false reports of deaths from one member within an hour", "its reports are ignored for an hour"},
 		{"overlay", "maxSyncBackoff", "leaf comparisons with a member that never agrees", "compared once a minute from then on"},
 		{"overlay", "maxClients", "clients of one member", "the client asks another member"},

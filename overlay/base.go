@@ -54,6 +54,7 @@ const (
 	taskRowTimeout                   // a RowRequest is unanswered
 	taskCheckDepth                   // check whether the leaf still calls for another depth
 	taskDead                         // probe a peer that is remembered as dead
+	taskEntryPoints                  // take the next step of a check of the entry points
 	taskSave                         // save the current peers
 	taskCertificate                  // get a certificate, or news of authorities
 	taskSlot                         // a place that another member had may be free

@@ -43,6 +43,7 @@ type join struct {
 	pool        *pool
 	lookups     *lookups
 	memory      *memory
+	entryPoints *entryPoints
 	signer      *wire.Signer
 	search
 	offerCheck
@@ -77,6 +78,9 @@ func (j *join) Found(peer env.Peer) {
 		}
 		j.step()
 	case Active:
+		if j.leaf.Len() == 1 {
+			j.entryPoints.keepBootstraps(peer)
+		}
 		if j.peers.get(peer.ID) == nil {
 			j.liveness.probeOnce(&Contact{ID: j.IDOf(peer.ID), Peer: peer})
 		}
@@ -392,7 +396,7 @@ func (j *join) activate() {
 		j.detach(p)
 	}
 	j.tombstoneUnheard()
-	j.pool.keepBootstraps(j.found)
+	j.entryPoints.begin(j.found)
 	j.search, j.offerCheck = search{}, offerCheck{}
 	j.pool.clear()
 	j.tableUpkeep.quickRounds = 2

@@ -63,19 +63,20 @@ func (s State) String() string {
 // and changes of its surroundings to its components. Each component uses only those above it in
 // this list. A Node embeds them, so their exported methods are its own.
 type Node struct {
-	*neighbours                  // the peers that the node knows, its leaf and its table
-	pool        *pool            // members heard of by a node without a place
-	*counts                      // the number of members below each prefix of its id
-	*liveness                    // finds out who is alive, and gives members their places
-	tableUpkeep *tableUpkeep     // finds contacts for the table
-	leafUpkeep  *leafUpkeep      // keeps the leaf the same as that of its other members
-	*router                      // messages on their way
-	*lookups                     // searches for the members nearest to a key
-	memory      *memory          // peers in the store
-	*join                        // gets the node its place
-	admissions  *admissions      // the node's certificate, and what authorities have revoked
-	proofs      *proofs          // which members were reached at their addresses
-	takenUntil  [slots]time.Time // when the slots of the node's block may be free again; zero: now
+	*neighbours                   // the peers that the node knows, its leaf and its table
+	pool         *pool            // members heard of by a node without a place
+	*counts                       // the number of members below each prefix of its id
+	*liveness                     // finds out who is alive, and gives members their places
+	tableUpkeep  *tableUpkeep     // finds contacts for the table
+	leafUpkeep   *leafUpkeep      // keeps the leaf the same as that of its other members
+	*router                       // messages on their way
+	*lookups                      // searches for the members nearest to a key
+	memory       *memory          // peers in the store
+	*entryPoints                  // checks whether the network is what others know, too
+	*join                         // gets the node its place
+	admissions   *admissions      // the node's certificate, and what authorities have revoked
+	proofs       *proofs          // which members were reached at their addresses
+	takenUntil   [slots]time.Time // when the slots of the node's block may be free again; zero: now
 
 	reachable []string // addresses at which it was dialled back; nil: not reachable, or not known yet
 }
@@ -97,9 +98,13 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 	n.router = newRouter(n.liveness, n.tableUpkeep, n.leafUpkeep)
 	n.lookups = newLookups(n.counts, n.liveness, n.pool)
 	n.memory = &memory{neighbours: n.neighbours, store: e.Store}
+	n.entryPoints = &entryPoints{
+		neighbours: n.neighbours, pool: n.pool, counts: n.counts, liveness: n.liveness, lookups: n.lookups, memory: n.memory,
+	}
 	n.join = &join{
 		neighbours: n.neighbours, liveness: n.liveness, tableUpkeep: n.tableUpkeep, leafUpkeep: n.leafUpkeep,
-		router: n.router, pool: n.pool, lookups: n.lookups, memory: n.memory, signer: signer,
+		router: n.router, pool: n.pool, lookups: n.lookups, memory: n.memory,
+		entryPoints: n.entryPoints, signer: signer,
 	}
 	n.proofs = &proofs{base: b, prover: e.Prover, young: map[env.PeerID]proof{}, proving: map[env.PeerID][]byte{}}
 	n.admissions = &admissions{base: b, store: e.Store, lookups: n.lookups, neighbour: n.neighbours, changed: n.settle}
@@ -108,6 +113,7 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 	}
 	n.admissions.load()
 	n.at(n.started, task{kind: taskJoin})
+	n.entryPoints.schedule(env.Jitter(n.rand, entrySoon))
 	n.after(env.Jitter(n.rand, n.cfg.WatchInterval), task{kind: taskWatch})
 	n.after(env.Jitter(n.rand, deadInterval), task{kind: taskDead})
 	n.after(env.Jitter(n.rand, n.cfg.SaveInterval), task{kind: taskSave})
@@ -189,6 +195,10 @@ func (n *Node) do(t task, at, now time.Time) {
 		n.leafUpkeep.checkDepth(now)
 	case taskDead:
 		n.liveness.probeDead()
+	case taskEntryPoints:
+		if n.entryPoints.nextAt.Equal(at) {
+			n.entryPoints.step()
+		}
 	case taskSave:
 		n.memory.savePeriodically()
 	case taskCertificate:
@@ -238,6 +248,7 @@ func (n *Node) Receive(from env.PeerID, body []byte) error {
 		return nil
 	}
 	n.liveness.heardFrom(p)
+	n.entryPoints.heard(p)
 	garbage := n.stats.Garbage
 	n.dispatch(p, m)
 	n.forget(p)

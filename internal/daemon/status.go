@@ -65,6 +65,8 @@ type Snapshot struct {
 	Overlay overlay.Stats
 	Scribe  scribe.Stats
 
+	EntryPoints overlay.EntryPoints
+
 	Firehose firehose.Stats
 	CutOff   *feedtree.CutOff // nil: the node is in contact with others
 	Feeds    int              // number of subscriptions
@@ -99,6 +101,7 @@ func (st *status) addNodeState(s *Snapshot) {
 	s.Network = st.network.Name
 	s.ID, s.State, s.Overlay, s.Scribe = o.ID(), o.State(), o.Stats(), st.node.Scribe.Stats()
 	s.Certificate, s.Reachable = o.Certificate(), o.CanBeDialled()
+	s.EntryPoints = o.EntryPoints()
 	s.Firehose = st.node.Firehose.Stats()
 	s.CutOff, s.Feeds = cutOff(st.node), st.node.Feeds.Stats().Subscriptions
 	s.Size = s.Overlay.EstimatedN
@@ -166,7 +169,7 @@ func (st *status) Status(ctx context.Context) (proxy.Status, error) {
 			s.State = proxy.StateCutOff
 		}
 	}
-	s.ID = snap.ID.String()
+	s.ID, s.EntryPoints = snap.ID.String(), entryPointsStatus(snap.EntryPoints)
 	s.Scheme, s.Settings = st.network.Scheme(), st.network.Settings()
 	err = st.do(ctx, func() {
 		s.ChannelsOwned = st.node.Owners.Stats().Owned
@@ -408,8 +411,11 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 		}
 		add(levelOK, text, "")
 	}
+	if f, ok := entryPointsFinding(snap.EntryPoints); ok && snap.CutOff == nil {
+		findings = append(findings, f)
+	}
 	for _, r := range snap.Refusals {
-		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.PeerIDString(r.Peer), r.Reason), "use another data directory for another network, or the same version and settings as the other nodes")
+		findings = append(findings, refusalFinding(r))
 	}
 	if f := snap.Firehose; st.config.Filter && snap.Network != "" {
 		switch {
