@@ -10,6 +10,7 @@
 //	tidings-lab sim firehose      delivery of every new entry to every filter under churn
 //	tidings-lab sim quiet         what subscriptions through two members cost
 //	tidings-lab sim trust         forged items that colluding members get past witnesses, and what witnesses cost
+//	tidings-lab sim aim           the owners of one chosen feed that an attacker gets, with each kind of ids
 //	tidings-lab bench nodes       whole nodes over real sockets
 //	tidings-lab bench deployment  cooperative polling over real sockets, compared with readers alone
 //	tidings-lab bench crawl       bytes that a crawler fetches and passes on from real feeds
@@ -69,6 +70,7 @@ type simCommand struct {
 	Publishing publishingCommand    `cmd:"" help:"Delivery of published items to all readers, with and without faults: delay, lost and repeated items."`
 	Quiet      quietCommand         `cmd:"" help:"Quiet subscriptions beside ordinary ones: delay, lost items, traffic."`
 	Table2     table2Command        `cmd:"" name:"table2" help:"Corona's Table 2: detection time and polls, by the paper's scheme and ours."`
+	Aim        aimCommand           `cmd:"" help:"An attacker who wants one feed: the owners that it gets, with each kind of ids."`
 	Trust      trustCommand         `cmd:"" help:"Witnesses against colluding liars: forged items shown as witnessed, delay of the marks, polls."`
 }
 
