@@ -126,7 +126,7 @@ var limits = []struct {
 		{"corona", "minTurnGap maxTurnGap quotaGap", "pause between two polls of a domain that asks for fewer requests and does not say for how long; longest pause; first pause if it says for how long", "its feeds wait for each other"},
 		{"corona", "enoughFailing", "nodes whose polls fail, while none succeeds, until a channel counts as unreadable for everybody", "no further node is asked to poll it; the last one goes on"},
 		{"corona", "minExclusion maxExclusions", "time for which a node that was turned away takes no ranks of a channel, doubled each time up to a day; channels of which it remembers this", "then it takes ranks again; any of them is forgotten"},
-		{"corona", "moveTrust moveDoubt", "time for which a permanent redirect must lead to the same feed; failures at the new address", "then the new address is polled; then each second poll asks the old one"},
+		{"corona", "moveTrust moveDoubt maxSeenMoves", "time for which a permanent redirect must lead to the same feed; failures at the new address; channels whose redirect a node remembers", "then nodes that were redirected poll the new address; then each second poll asks the old one; all are forgotten"},
 		{"corona", "maxPendingReports keepReportFor", "documents with news waiting for the sequencer; how long", "the oldest is dropped; the next poll finds the news again"},
 		{"corona", "maxInline:B", "head and items in a change report, compressed", "the report goes without them, and the sequencer fetches both"},
 		{"corona", "maxItemFetches maxAllItemFetches", "change reports of one channel waiting for their items; of all channels", "further reports are dropped and counted, and come again"},

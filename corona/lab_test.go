@@ -69,6 +69,7 @@ type labNode struct {
 	waiting   []func(ok bool)
 	wish      time.Time
 	readers   int
+	owner     bool       // it owns channels that it does not lead
 	epoch     uint64     // of the channels that it leads
 	ended     wedge.Term // newest order that other nodes have ended; only newer ones are accepted
 	said      []State
@@ -243,7 +244,7 @@ func (p *labNode) cease(url string) {
 	p.Release(key(url))
 }
 
-func (p *labNode) Owns(key overlay.ID) bool { return p.leaders[key] != nil }
+func (p *labNode) Owns(key overlay.ID) bool { return p.owner || p.leaders[key] != nil }
 
 func (p *labNode) Term(overlay.ID) uint64 { return p.epoch }
 

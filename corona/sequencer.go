@@ -150,9 +150,11 @@ func (sq *sequencer) fetchNow(l *leaderState, now time.Time) {
 		l.fetchedAt, l.fetching = time.Time{}, 0 // upkeep tries again
 		return
 	}
-	url := address(l.url, l.moved.trusted(now), l.fails)
+	at := l.moved.trusted(now)
+	url := sq.requests.address(l.key, l.url, at, l.fails, now)
 	l.fetchedAt, l.fetching = now, sq.requests.add(request{url: l.url, then: func(h env.Handle, a env.Answer, r observation, verdict State, now time.Time) {
 		r.asked = url
+		sq.requests.noteMove(l.key, l.url, at, url, r.moved, verdict.Kind)
 		sq.noteAddress(l.key, a)
 		if !l.ceased && l.fetching == h {
 			sq.fetched(l, a, r, verdict, now)
