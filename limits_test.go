@@ -50,6 +50,7 @@ var limits = []struct {
 	{"Overlay", []limit{
 		{"overlay", "maxRoutes maxHeld", "messages remembered while they pass; messages waiting for a next hop", "dropped and counted; the origin of the message retries"},
 		{"overlay", "maxInFlight", "own messages that no next hop has acknowledged", "further messages wait until their deadline"},
+		{"overlay", "maxNearer lookUpFrom alarmTime", "members expected nearer to a key than the one that acknowledges a message as its root; tries, or messages with one payload; time after a false receipt", "beyond these a lookup finds the root; for this long all receipts are checked so"},
 		{"overlay", "maxLookups maxLookupAsked", "concurrent lookups; queries of one lookup", "further lookups wait; a lookup that ran out of queries returns what it found, marked implausible if it is"},
 		{"overlay", "maxFalseReports", "false reports of deaths from one member within an hour", "its reports are ignored for an hour"},
 		{"overlay", "maxSyncBackoff", "leaf comparisons with a member that never agrees", "compared once a minute from then on"},

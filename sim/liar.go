@@ -33,8 +33,8 @@ type Lies struct {
 	// Deaths: once a second, each liar tells all members of its leaf that a random live one of them
 	// is dead.
 	Deaths bool
-	// Routes: half of the messages to be forwarded are acknowledged and dropped; for the others the
-	// liar acknowledges as if it were the root.
+	// Routes: half of the messages to be forwarded are acknowledged and dropped. For the others the liar
+	// returns a receipt of a root: its own, or that of the liar nearest to the key, which signs it.
 	Routes bool
 }
 
@@ -57,9 +57,9 @@ type Liars struct {
 // deathInterval is the time between two false death notices of one liar.
 const deathInterval = time.Second
 
-// GrowWithLiars grows a swarm as Grow does. Every every-th host that it adds is a liar; the founder
-// is not.
-func (s *Swarm) GrowWithLiars(n int, pause time.Duration, every int, lies Lies) *Liars {
+// GrowWithLiars grows a swarm as Grow does. A share of the hosts that it adds are liars, evenly among
+// the others; the founder is not.
+func (s *Swarm) GrowWithLiars(n int, pause time.Duration, share float64, lies Lies) *Liars {
 	l := &Liars{swarm: s, lies: lies, index: map[*Peer]int{}, rng: rand.New(rand.NewPCG(s.Seed(), 0x11e))}
 	first := len(s.members)
 	for i := first; i < n; i++ {
@@ -70,7 +70,7 @@ func (s *Swarm) GrowWithLiars(n int, pause time.Duration, every int, lies Lies) 
 		}
 		p := s.Add(true, s.members[0])
 		start := p.Start
-		if i%every == every-1 {
+		if int(float64(i+1)*share) > int(float64(i)*share) {
 			l.index[p] = len(l.members)
 			l.members = append(l.members, p)
 			start = func() { l.start(p) }
@@ -171,11 +171,17 @@ func (f *liarNode) Receive(from env.PeerID, frame []byte) error {
 	return f.Node.Receive(from, frame)
 }
 
-// dropRoute takes a message that should be forwarded. Half of them it acknowledges as the root.
+// dropRoute takes a message that should be forwarded. For half of them it returns a receipt.
 func (f *liarNode) dropRoute(from env.PeerID, r *overlaypb.Route) {
 	a := &overlaypb.Ack{Id: r.Id, Try: r.Try}
-	if r.Id%2 == 0 {
-		a.Receipt, a.Root, a.Hops = true, f.peer.id[:], r.Hops+1
+	if r.Id%2 == 0 && len(r.Key) == len(overlay.ID{}) {
+		root := f.Overlay.Self()
+		if r.Id%4 == 0 {
+			root = f.nearest(overlay.ID(r.Key), 1)[0]
+		}
+		signer := wire.NewSigner(f.swarm.byID[root.ID].Key(), f.swarm.hash)
+		a.Receipt, a.Root, a.Hops = true, root.ID[:], r.Hops+1
+		a.Record, a.Signature = root.Raw, signer.Signature(wire.DomainReceipt, append(binary.BigEndian.AppendUint64(nil, r.Id), r.Key...))
 	}
 	f.network.Send(f.swarm.World.byID[from].Peer(), env.Control, wire.AppendFrame(nil, wire.Overlay, &overlaypb.Message{
 		Record: f.Overlay.Self().Raw, Body: &overlaypb.Message_Ack{Ack: a},

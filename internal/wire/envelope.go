@@ -44,6 +44,8 @@ const (
 	DomainWitness Domain = "tidings/witness/1"
 	// DomainSighting signs items as an owner of the feed saw them at the origin.
 	DomainSighting Domain = "tidings/sighting/1"
+	// DomainReceipt signs that a node has taken a routed message, as the root of its key.
+	DomainReceipt Domain = "tidings/receipt/1"
 )
 
 // Anywhere takes the place of the network in signatures that are valid in all networks.

@@ -25,7 +25,7 @@ func TestEachLieIsBounded(t *testing.T) {
 		{"routes", sim.Lies{Routes: true}},
 		{"all", sim.AllLies()},
 	} {
-		l := LiarRun{Name: c.name, Seed: 1, Nodes: longtest.Pick(32, 64), Every: 10, Lies: c.lies, Lookups: longtest.Pick(200, 400), Length: 5 * time.Minute}
+		l := LiarRun{Name: c.name, Seed: 1, Nodes: longtest.Pick(32, 64), Share: 0.1, Lies: c.lies, Lookups: longtest.Pick(200, 400), Length: 5 * time.Minute}
 		r := do[*LiarResult](t, run(l.Name, l.Run))
 		if calm == nil {
 			calm = r

@@ -90,7 +90,7 @@ func TestKeysNotHealedCountOnce(t *testing.T) {
 
 // Liars that drop routed messages spoil lookups that are only routed.
 func TestLiars(t *testing.T) {
-	c := LiarRun{Name: "liars", Seed: 1, Nodes: 96, Every: 5, Lies: sim.Lies{Routes: true}, Lookups: 400, Length: 10 * time.Minute}
+	c := LiarRun{Name: "liars", Seed: 1, Nodes: 96, Share: 0.2, Lies: sim.Lies{Routes: true}, Lookups: 400, Length: 10 * time.Minute}
 	r := do[*LiarResult](t, run(c.Name, c.Run))
 	if r.Liars != 19 || r.Checked != 200 || r.Routed != 200 || r.RoutedWrong+r.RoutedLost < 10 || r.CheckedWrong+r.CheckedImplausible > 10 ||
 		r.MsgsPerNodeS <= 0 || r.LookupMaxS <= 0 || r.LeavesWrong != 0 {
