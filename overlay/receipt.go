@@ -21,8 +21,9 @@ const (
 	// lookUpFrom is the number of tries, or of messages with the same payload, that are sent along the
 	// table before a lookup. A first try is lost now and then without liars.
 	lookUpFrom = 2
-	// alarmTime is how long a node checks all receipts by lookups after one of them was false.
-	alarmTime = time.Hour
+	// alarmTime is how long a node checks all receipts by lookups after one of them was false. A receipt of
+	// a liar that is near enough to the key may be believed before that, so the time is long.
+	alarmTime = 24 * time.Hour
 	// nearestTried is the number of nearest members to which a message is sent in turn after a lookup.
 	nearestTried = 3
 )

@@ -40,7 +40,7 @@ func TestEachLieIsBounded(t *testing.T) {
 func TestSmallNetworksHaveALiar(t *testing.T) {
 	o := Quick()
 	o.Nodes = 8
-	runs, err := Pick(Runs(o), []string{"liars"})
+	runs, err := Pick(Runs(o), []string{"liars-10"})
 	if err != nil || len(runs) != 2 {
 		t.Fatalf("%d runs, %v", len(runs), err)
 	}
