@@ -14,6 +14,7 @@ import (
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/overlaypb"
+	"tidings/overlay/scribe/scribepb"
 )
 
 // Lies selects the false statements that liars make. The zero value is an honest member.
@@ -36,6 +37,9 @@ type Lies struct {
 	// Routes: half of the messages to be forwarded are acknowledged and dropped. For the others the liar
 	// returns a receipt of a root: its own, or that of the liar nearest to the key, which signs it.
 	Routes bool
+	// Weights: parents in trees are told that there are four billion clients below the liar. It is no
+	// lie about the overlay, and not one of AllLies.
+	Weights bool
 }
 
 // AllLies selects all lies.
@@ -193,8 +197,29 @@ func (f *liarNode) Send(to env.Peer, class env.Class, frame []byte) {
 	if m := f.parseOverlay(frame); m != nil {
 		f.falsify(to, m)
 		frame = wire.AppendFrame(nil, wire.Overlay, m)
+	} else if f.lies.Weights {
+		frame = falsifyWeights(frame)
 	}
 	f.network.Send(to, class, frame)
+}
+
+// falsifyWeights changes the weights in a frame of a tree.
+func falsifyWeights(frame []byte) []byte {
+	layer, body, err := wire.ParseFrame(frame)
+	m := new(scribepb.Message)
+	if err != nil || layer != wire.Scribe || proto.Unmarshal(body, m) != nil {
+		return frame
+	}
+	if j := m.GetJoin(); j != nil {
+		j.Weight = math.MaxUint32
+	}
+	for _, e := range m.GetEdgeList().GetEdges() {
+		e.Weight = math.MaxUint32
+	}
+	for i := range m.GetBatch().GetJoins().GetWeights() {
+		m.GetBatch().Joins.Weights[i] = math.MaxUint32
+	}
+	return wire.AppendFrame(nil, wire.Scribe, m)
 }
 
 // parseOverlay returns the overlay message in a frame. It returns nil for other layers, and while
