@@ -15,6 +15,7 @@ import (
 	"tidings/overlay"
 	"tidings/overlay/overlaypb"
 	"tidings/overlay/scribe/scribepb"
+	"tidings/overlay/wedge/wedgepb"
 )
 
 // Lies selects the false statements that liars make. The zero value is an honest member.
@@ -40,6 +41,9 @@ type Lies struct {
 	// Weights: parents in trees are told that there are four billion clients below the liar. It is no
 	// lie about the overlay, and not one of AllLies.
 	Weights bool
+	// Ranks: orders to poll are not passed on to other members of a wedge, while parents are told that
+	// they were. It is not one of AllLies either.
+	Ranks bool
 }
 
 // AllLies selects all lies.
@@ -199,8 +203,21 @@ func (f *liarNode) Send(to env.Peer, class env.Class, frame []byte) {
 		frame = wire.AppendFrame(nil, wire.Overlay, m)
 	} else if f.lies.Weights {
 		frame = falsifyWeights(frame)
+	} else if f.lies.Ranks {
+		frame = dropRanks(frame)
 	}
 	f.network.Send(to, class, frame)
+}
+
+// dropRanks takes the entries out of a frame of a wedge.
+func dropRanks(frame []byte) []byte {
+	layer, body, err := wire.ParseFrame(frame)
+	m := new(wedgepb.Message)
+	if err != nil || layer != wire.Wedge || proto.Unmarshal(body, m) != nil || len(m.GetBatch().GetEntries()) == 0 {
+		return frame
+	}
+	m.GetBatch().Entries = nil
+	return wire.AppendFrame(nil, wire.Wedge, m)
 }
 
 // falsifyWeights changes the weights in a frame of a tree.
