@@ -57,7 +57,6 @@ var limits = []struct {
 		{"overlay", "maxClients", "clients of one member", "the client asks another member"},
 	}},
 	{"Trees", []limit{
-		{"overlay/scribe", "siblingFactor minSiblings", "weight of a child, relative to the median of its siblings (or to MaxWeight); siblings for that", "the rest is not counted"},
 		{"overlay/scribe", "window", "unacknowledged messages down one link", "further messages queue"},
 		{"overlay/scribe", "maxQueue maxQueued:B", "messages queued for one link", "only the last message of each group stays queued; the gap makes the child pull; counted"},
 		{"overlay/scribe", "heartbeatShare maxHeartbeatPeriod", "heartbeat period per link of an idle node; longest period", "a node with more than 200 links sends more than two messages a second"},

@@ -14,7 +14,6 @@ import (
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/overlaypb"
-	"tidings/overlay/scribe/scribepb"
 	"tidings/overlay/wedge/wedgepb"
 )
 
@@ -38,11 +37,8 @@ type Lies struct {
 	// Routes: half of the messages to be forwarded are acknowledged and dropped. For the others the liar
 	// returns a receipt of a root: its own, or that of the liar nearest to the key, which signs it.
 	Routes bool
-	// Weights: parents in trees are told that there are four billion clients below the liar. It is no
-	// lie about the overlay, and not one of AllLies.
-	Weights bool
 	// Ranks: orders to poll are not passed on to other members of a wedge, while parents are told that
-	// they were. It is not one of AllLies either.
+	// they were. It is no lie about the overlay, and not one of AllLies.
 	Ranks bool
 }
 
@@ -201,8 +197,6 @@ func (f *liarNode) Send(to env.Peer, class env.Class, frame []byte) {
 	if m := f.parseOverlay(frame); m != nil {
 		f.falsify(to, m)
 		frame = wire.AppendFrame(nil, wire.Overlay, m)
-	} else if f.lies.Weights {
-		frame = falsifyWeights(frame)
 	} else if f.lies.Ranks {
 		frame = dropRanks(frame)
 	}
@@ -218,25 +212,6 @@ func dropRanks(frame []byte) []byte {
 	}
 	m.GetBatch().Entries = nil
 	return wire.AppendFrame(nil, wire.Wedge, m)
-}
-
-// falsifyWeights changes the weights in a frame of a tree.
-func falsifyWeights(frame []byte) []byte {
-	layer, body, err := wire.ParseFrame(frame)
-	m := new(scribepb.Message)
-	if err != nil || layer != wire.Scribe || proto.Unmarshal(body, m) != nil {
-		return frame
-	}
-	if j := m.GetJoin(); j != nil {
-		j.Weight = math.MaxUint32
-	}
-	for _, e := range m.GetEdgeList().GetEdges() {
-		e.Weight = math.MaxUint32
-	}
-	for i := range m.GetBatch().GetJoins().GetWeights() {
-		m.GetBatch().Joins.Weights[i] = math.MaxUint32
-	}
-	return wire.AppendFrame(nil, wire.Scribe, m)
 }
 
 // parseOverlay returns the overlay message in a frame. It returns nil for other layers, and while
