@@ -34,7 +34,7 @@ type sequencer struct {
 func newSequencer(b *base, ds *domains, ps *permits, a *allocator, rq *requests, po *poller, in *intake) *sequencer {
 	sq := &sequencer{base: b, domains: ds, permits: ps, allocator: a, requests: rq, poller: po, intake: in, leaders: map[overlay.ID]*leaderState{}}
 	sq.monitor = &monitor{base: b, permits: ps, polls: func(key overlay.ID) bool { return po.assignments.Get(key) != nil }, fetch: sq.fetchNow, order: sq.order}
-	ps.up, a.up, po.up, in.accept = sq, sq, sq, sq.accept
+	ps.up, a.up, po.up, in.accept, in.verify = sq, sq, sq, sq.accept, sq.verify
 	return sq
 }
 

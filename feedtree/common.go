@@ -49,6 +49,9 @@ type Application interface {
 	// comes back by Fetched, and readers do not see it. Look reports whether it was requested.
 	Look(key overlay.ID, url string) bool
 
+	// Contested says that most owners of a feed that this node leads have looked for items of the log in vain.
+	Contested(key overlay.ID, items []feed.ID)
+
 	// PollSoon returns how many of the owners of a feed that this node leads, the first in its wedge, poll it anyway so
 	// that they need not look.
 	PollSoon(key overlay.ID) int

@@ -75,6 +75,8 @@ type Stats struct {
 	Looks         uint64 // documents fetched only to confirm what other nodes had found
 	Sighted       uint64 // versions of items that this node has signed to have seen, for sequencers
 	Certificates  uint64 // certificates appended as the sequencer
+	Missed        uint64 // versions of items that this node has signed to have looked for in vain
+	Contests      uint64 // items contested in certificates that this node has appended as the sequencer
 	Unseen        uint64 // times that a publisher stated more items than the log had
 	Unspoken      uint64 // times that a publisher was overdue that has promised to speak
 	Objected      uint64 // objections sent because the web server names another key than the log

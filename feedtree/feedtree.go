@@ -28,6 +28,7 @@ type FeedTree struct {
 	*trusts        // publishers' keys that this node trusts
 	*entries       // entries, as they are written and read
 	*witnesses     // what this node has seen of the feeds that it owns
+	*contests      // items that the owners of a feed have looked for in vain
 	*certifier     // what the owners of the feeds that this node leads have seen
 	*pusher        // publications of this node, on their way
 	*reader        // what readers see
@@ -56,7 +57,8 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 	f.auditor = newAuditor(m, f.cutOffs, f.repairer, f.deliveries)
 	f.keyQuestions = newKeyQuestions(m)
 	f.witnesses = &witnesses{common: m, records: map[overlay.ID]*sightRecord{}}
-	f.certifier = newCertifier(m, f.entries, f.witnesses)
+	f.contests = newContests(m, f.entries, f.witnesses)
+	f.certifier = newCertifier(m, f.entries, f.witnesses, f.contests)
 	f.statements = newStatements(m, f.repairer)
 	f.trusts = newTrusts(m, f.keyQuestions)
 	f.pusher = newPusher(m)
@@ -101,6 +103,7 @@ func (f *FeedTree) tick(overlay.ID) {
 	f.reader.handOverItems(all, now)
 	f.deliveries.forgetReputations(now)
 	f.witnesses.forget()
+	f.contests.check(now)
 	f.statements.checkAll(all, now)
 	f.ticks.add(f.after(env.Jitter(f.rand, f.cfg.DigestInterval)), overlay.ID{})
 }
@@ -205,8 +208,13 @@ func (f *FeedTree) Route(body []byte) {
 }
 
 // Fetched handles a document that this node has just fetched from the origin of a channel. secure means that
-// nobody on the way could have changed the document.
+// nobody on the way could have changed the document. doc is nil if the document that this node fetched last has not
+// changed.
 func (f *FeedTree) Fetched(key overlay.ID, url string, doc *feed.Feed, secure bool) {
+	if doc == nil {
+		f.witnesses.unchanged(key, url)
+		return
+	}
 	c, head := f.feeds[key], &doc.Head
 	leads := c != nil && c.leader != nil && c.leader.ready
 	if leads && c.leader.head == nil {

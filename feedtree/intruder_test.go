@@ -362,7 +362,7 @@ func sendSight(in *intruder, s *choices) {
 	if s.choose(4) < 3 {
 		at := in.Now().Add(pick(s, 0, -time.Hour, time.Hour, -100*365*24*time.Hour))
 		seen := make([]difference.Version, pick(s, 1, 0, difference.MaxSeen, difference.MaxSeen+1))
-		raw = difference.See(in.signer, pick(s, in.feeds[0], in.feeds[1], "http://other.example/"), seen, at).Raw
+		raw = difference.See(in.signer, pick(s, in.feeds[0], in.feeds[1], "http://other.example/"), seen, at, make([]difference.Version, pick(s, 0, 1, difference.MaxSeen))...).Raw
 		raw = raw[:pick(s, len(raw), len(raw)-1)]
 	}
 	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_Sight{Sight: &feedtreepb.Sight{Sighting: raw}}})

@@ -41,6 +41,7 @@ const benchURL = "http://a.example/"
 func (b *bench) Witnessed(overlay.ID, []feed.ID) {}
 func (b *bench) Look(overlay.ID, string) bool    { b.fetches = append(b.fetches, b.now); return true }
 func (b *bench) Looking(overlay.ID, int)         {}
+func (b *bench) Contested(overlay.ID, []feed.ID) {}
 func (b *bench) PollSoon(overlay.ID) int         { return 0 }
 
 func newBench(t *testing.T) *bench {
@@ -575,7 +576,7 @@ func TestASequencerWithoutRoomKeepsBodies(t *testing.T) {
 	rp := newRepairer(b.common, o)
 	hb, es := newHeartbeats(b.common, o, rp), &entries{b.common, b}
 	ac := newAcceptor(b.common, newKeyQuestions(b.common), newPusher(b.common), es)
-	sq := &sequencer{b.common, es, o, hb, newDeliveries(b.common, o, rp, hb), ac, newCertifier(b.common, es, &witnesses{common: b.common})}
+	sq := &sequencer{b.common, es, o, hb, newDeliveries(b.common, o, rp, hb), ac, newCertifier(b.common, es, &witnesses{common: b.common}, nil)}
 	ready := 0
 	sq.Lead(key, true, func(*difference.Known) { ready++ })
 	sq.Absorb(key, []byte("body"))

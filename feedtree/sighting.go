@@ -18,6 +18,7 @@ import (
 //	witnesses  an owner remembers what it has fetched itself, and signs that on request     sighting.go
 //	certifier  the sequencer asks the owners, and appends their sightings to the log          certifier.go
 //	marks      a reader's node checks the sightings, and shows what they prove                witnessed.go
+//	contests   an owner signs what it has looked for in vain, and watches that this is logged  contest.go
 
 // witnesses remembers which versions of items this node has seen at the origins of the feeds that it owns, and signs
 // sightings of them for the feeds' sequencers. It signs nothing that it has only heard of.
@@ -25,16 +26,19 @@ type witnesses struct {
 	*common
 	records map[overlay.ID]*sightRecord // of feeds that this node owns
 	certify func(c *channel, s *difference.Sighting)
+	contest func(key overlay.ID, url string, r *sightRecord) // signs which wanted items the last document lacks
 }
 
-// A sightRecord is what an owner has seen of a feed, and what the feed's sequencer wants to know.
+// A sightRecord is what an owner has seen of a feed, and which items it is to look for: those that the feed's sequencer asks
+// about, and new ones of the log.
 type sightRecord struct {
 	seen     []seenVersion // items of the last document, sorted
 	at       time.Time     // when that was fetched; zero: not yet
-	wanted   []wantedSight // at most difference.MaxSeen
+	wanted   []wantedSight // at most difference.MaxSeen, the newest last
 	to       env.PeerID    // the sequencer that wants to know
 	looks    int           // times that the document was fetched only for a sequencer, without success
 	lookedAt time.Time     // when the document was last fetched only for a sequencer
+	watching
 }
 
 // A seenVersion is a version of an item, the identity first.
@@ -48,10 +52,13 @@ func seenVersionOf(v difference.Version) (p seenVersion) {
 
 func compareSeen(a, b seenVersion) int { return bytes.Compare(a[:], b[:]) }
 
-// A wantedSight is a version that a sequencer asks about.
+// A wantedSight is a version that this node looks for.
 type wantedSight struct {
 	difference.Version
-	since time.Time // when it was asked for first
+	since     time.Time // when this node first heard of it
+	itemSince time.Time // when it first heard of a version of the item, since the last certificate
+	asked     bool      // the sequencer waits for an answer
+	contested
 }
 
 // maxLookDoublings bounds the pause between looks that bring no document: it begins at half a polling interval, and is
@@ -67,6 +74,7 @@ func (ws *witnesses) saw(key overlay.ID, url string, doc *feed.Feed) {
 	}
 	r := ws.record(key)
 	r.looks = 0
+	defer ws.contest(key, url, r)
 	r.at, r.seen = ws.clock.Now(), make([]seenVersion, 0, len(doc.Items))
 	for i := range doc.Items {
 		r.seen = append(r.seen, seenVersionOf(difference.Version{ID: doc.Items[i].ID, Hash: doc.Items[i].Hash}))
@@ -102,21 +110,50 @@ func (ws *witnesses) onSightRequest(from env.PeerID, m *feedtreepb.SightRequest)
 // poll the feed anyway, it fetches the document for the rest.
 func (ws *witnesses) want(key overlay.ID, url string, to env.PeerID, items []difference.Version, look bool) {
 	r, now := ws.record(key), ws.clock.Now()
-	before := r.wanted
-	r.to, r.wanted = to, nil
+	r.to = to
+	for i := range r.wanted {
+		r.wanted[i].asked = slices.Contains(items, r.wanted[i].Version)
+	}
 	for _, v := range items {
-		w := wantedSight{v, now}
-		if i := slices.IndexFunc(before, func(old wantedSight) bool { return old.Version == v }); i >= 0 {
-			w.since = before[i].since
-		}
-		r.wanted = append(r.wanted, w)
+		r.want(v, now).asked = true
 	}
 	ws.answer(key, url, r)
-	// A sequencer that lies must not be able to make its owners ask an origin all the time, nor one that fails.
-	if pause := ws.cfg.PollInterval / 2 << min(r.looks, maxLookDoublings); len(r.wanted) > 0 && look && (r.lookedAt.IsZero() || now.Sub(r.lookedAt) >= pause) && ws.app.Look(key, url) {
+	ws.contest(key, url, r) // the sequencer may be another one than before
+	if look && slices.ContainsFunc(r.wanted, func(w wantedSight) bool { return w.asked }) {
+		ws.look(key, url, r, now)
+	}
+}
+
+// look fetches the document of a feed only to find wanted items in it. A sequencer that lies must not be able to make its
+// owners ask an origin all the time, nor one that fails.
+func (ws *witnesses) look(key overlay.ID, url string, r *sightRecord, now time.Time) {
+	if pause := ws.cfg.PollInterval / 2 << min(r.looks, maxLookDoublings); (r.lookedAt.IsZero() || now.Sub(r.lookedAt) >= pause) && ws.app.Look(key, url) {
 		r.lookedAt = now
 		r.looks++
 		ws.stats.Looks++
+	}
+}
+
+// want returns the record of a wanted version, which replaces another version of the item.
+func (r *sightRecord) want(v difference.Version, now time.Time) *wantedSight {
+	i := slices.IndexFunc(r.wanted, func(w wantedSight) bool { return w.ID == v.ID })
+	switch {
+	case i < 0:
+		r.wanted = append(r.wanted, wantedSight{Version: v, since: now, itemSince: now})
+		r.wanted = r.wanted[max(0, len(r.wanted)-difference.MaxSeen):]
+		i = len(r.wanted) - 1
+	case r.wanted[i].Version != v:
+		r.wanted[i] = wantedSight{Version: v, since: now, itemSince: r.wanted[i].itemSince}
+	}
+	return &r.wanted[i]
+}
+
+// unchanged handles the answer of the origin that the document which this node fetched last has not changed.
+func (ws *witnesses) unchanged(key overlay.ID, url string) {
+	if r := ws.records[key]; r != nil && !r.at.IsZero() {
+		r.at = ws.clock.Now()
+		ws.answer(key, url, r)
+		ws.contest(key, url, r)
 	}
 }
 
@@ -125,26 +162,32 @@ func (ws *witnesses) want(key overlay.ID, url string, to env.PeerID, items []dif
 // since.
 func (ws *witnesses) answer(key overlay.ID, url string, r *sightRecord) {
 	var seen []difference.Version
+	for i := range r.wanted {
+		w := &r.wanted[i]
+		if v, found := r.find(w.Version); w.asked && found && (v == w.Version || !r.at.Before(w.since)) {
+			w.asked, seen = false, append(seen, v)
+		}
+	}
 	r.wanted = slices.DeleteFunc(r.wanted, func(w wantedSight) bool {
 		v, found := r.find(w.Version)
-		if !found || v != w.Version && r.at.Before(w.since) {
-			return false
-		}
-		seen = append(seen, v)
-		return true
+		return found && v == w.Version
 	})
 	if len(seen) == 0 {
 		return
 	}
 	ws.stats.Sighted += uint64(len(seen))
-	s := difference.See(ws.signer, url, seen, r.at)
-	if r.to == ws.signer.PeerID() {
+	ws.sendSighting(key, r.to, difference.See(ws.signer, url, seen, r.at))
+}
+
+// sendSighting gives a sighting to an owner.
+func (ws *witnesses) sendSighting(key overlay.ID, to env.PeerID, s *difference.Sighting) {
+	if to == ws.signer.PeerID() {
 		if c := ws.feeds[key]; c != nil {
 			ws.certify(c, s)
 		}
 		return
 	}
-	ws.send(ws.peer(r.to), &feedtreepb.Message{Body: &feedtreepb.Message_Sight{Sight: &feedtreepb.Sight{Sighting: s.Raw}}})
+	ws.send(ws.peer(to), &feedtreepb.Message{Body: &feedtreepb.Message_Sight{Sight: &feedtreepb.Sight{Sighting: s.Raw}}})
 }
 
 // find returns the version of a wanted item that the last document has.

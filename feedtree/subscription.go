@@ -175,7 +175,7 @@ func (su *subscriptions) Subscription(key overlay.ID) (Subscription, bool) {
 func (su *subscriptions) subscription(c *channel) Subscription {
 	s := Subscription{
 		Key: c.key, URL: c.url, Weight: c.weight, Since: c.since, Attributes: c.attributes,
-		Items: c.window.itemCount(), Witnessed: len(c.window.marks), Version: c.window.version,
+		Items: c.window.itemCount(), Witnessed: c.window.marks.vouched(), Version: c.window.version,
 		Confirmed: c.confirmed, Heard: c.heardAt, Alone: c.alone, Led: c.leader != nil, Repairing: c.repair != nil,
 		Lacks: c.window.log.Missing(), Unreadable: len(c.window.unreadable), State: c.state,
 		Publisher: c.trust, Doubt: c.doubt, Seen: c.keyCheck.publisher.Key, SeenAt: c.keyCheck.seenAt, Objectors: len(c.keyCheck.objectors),

@@ -174,6 +174,8 @@ func (n *feedApp) HandOver(key overlay.ID, head *feed.Head, found []feed.Item, k
 
 func (n *feedApp) Look(key overlay.ID, url string) bool { return n.Corona.Look(key, url) }
 
+func (n *feedApp) Contested(key overlay.ID, items []feed.ID) { n.Corona.Contested(key, items) }
+
 func (n *feedApp) PollSoon(key overlay.ID) int { return n.Corona.PollSoon(key) }
 
 func (n *feedApp) Looking(key overlay.ID, owners int) { n.Corona.Looking(key, owners) }

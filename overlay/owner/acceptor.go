@@ -26,6 +26,9 @@ func (a *acceptor) onPrepare(from env.PeerID, m *ownerpb.Prepare) {
 	}
 	// This node may be an owner in an undecided epoch that it has not heard of. It therefore promises any
 	// candidate that is an owner, which does no harm.
+	if a.barred(s, from) {
+		return
+	}
 	asked := s.owned || s.mayOwn(a.self) || s.epoch.owns(from)
 	if m.Branch != s.epoch.Branch || !asked || !a.mayBeCandidate(s, from) {
 		a.sendCommit(from, s)
@@ -74,7 +77,7 @@ func (a *acceptor) onSign(from env.PeerID, m *ownerpb.Sign) error {
 	if !e.owns(a.self) && (s == nil || !s.owned && !s.mayOwn(a.self)) {
 		return nil
 	}
-	if !a.mayBeCandidate(cmp.Or(s, &replica{}), from) {
+	if !a.mayBeCandidate(cmp.Or(s, &replica{}), from) || s != nil && a.barred(s, e.Sequencer) {
 		return nil
 	}
 	if s == nil {

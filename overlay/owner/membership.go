@@ -33,6 +33,7 @@ type campaign struct {
 	promisedElsewhere uint32                   // highest epoch number that an owner has promised to another candidate; 0: none known
 	abandoned         map[Hash]bool            // own proposals that were given up; at most maxAbandoned
 	excluded          map[env.PeerID]time.Time // peers not to become owners (they own the key in another branch, or are leaving), by time of their message
+	barred            map[env.PeerID]time.Time // owners that may not lead the key, and until when (bar.go)
 }
 
 // desiredOwners returns the members that should own a key: the nearest ones, except for excluded peers, and except
@@ -76,7 +77,7 @@ func (m *membership) checkOwners(s *replica) {
 		} else if s.promisedAway() {
 			m.campaignIn(s, candidacyTime) // the candidate with the promise may have failed
 		}
-	case !m.alive(s.epoch.Sequencer):
+	case !m.alive(s.epoch.Sequencer) || m.barred(s, s.epoch.Sequencer):
 		m.campaignIn(s, m.turn(s))
 	}
 }

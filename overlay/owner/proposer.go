@@ -100,7 +100,7 @@ func (p *proposer) start(s *replica) {
 		switch {
 		case s.ledBy(p.self) && sameSet(want, s.epoch.Owners) && !stuck:
 			return
-		case !s.ledBy(p.self) && p.alive(incumbent) && !p.liveness.silent(s) && !p.mustHandOver(s):
+		case !s.ledBy(p.self) && p.alive(incumbent) && !p.liveness.silent(s) && !p.mustHandOver(s) && !p.barred(s, incumbent):
 			return // the live sequencer makes the change itself
 		}
 		b.oldOwners = s.epoch.Owners
@@ -173,7 +173,7 @@ func (p *proposer) startWaiting() {
 // of the old owners; then the nearest member.
 func (p *proposer) chooseSequencer(s *replica, want []env.PeerID) env.PeerID {
 	if s.epoch != nil {
-		if in := s.epoch.Sequencer; slices.Contains(want, in) && p.alive(in) && (in == p.self || !p.liveness.silent(s)) {
+		if in := s.epoch.Sequencer; slices.Contains(want, in) && p.alive(in) && !p.barred(s, in) && (in == p.self || !p.liveness.silent(s)) {
 			return in
 		}
 	}

@@ -24,6 +24,7 @@ type Stats struct {
 	Garbage         uint64 // messages that broke the protocol
 	Control         uint64 // messages sent
 	Lookups         uint64 // checked lookups of the nodes near a key
+	Barred          uint64 // times that an owner was kept from leading a key because of proof against it
 	Untrusted       uint64 // entries and epochs signed by a node without the right to
 }
 
