@@ -177,11 +177,11 @@ func (sq *sequencer) PollSoon(key overlay.ID) int {
 	return 0
 }
 
-// Looking notes that owners of a channel that this node leads were asked to fetch its document only to confirm news. Their
+// Looking notes that so many nodes fetch the document of a channel that this node leads only to confirm news. Their
 // requests count as load.
-func (sq *sequencer) Looking(key overlay.ID, owners int) {
-	if l := sq.leaders[key]; l != nil {
-		l.looks.add(owners, sq.clock.Now())
+func (sq *sequencer) Looking(key overlay.ID, nodes int) {
+	if l := sq.leaders[key]; l != nil && nodes > 0 {
+		l.looks.add(nodes, sq.clock.Now())
 	}
 }
 

@@ -24,8 +24,8 @@ type certifier struct {
 	appendAccepted func(c *channel) // appends publications that wait, because the numbers in later entries count them
 }
 
-func newCertifier(m *common, entries *entries, ws *witnesses, ct *contests) *certifier {
-	ce := &certifier{common: m, entries: entries, witnesses: ws, contests: ct}
+func newCertifier(m *common, entries *entries, ws *witnesses) *certifier {
+	ce := &certifier{common: m, entries: entries, witnesses: ws, contests: newContests(m, entries, ws)}
 	ce.cal = m.feedPlans(ce.check)
 	ws.certify = ce.take
 	return ce

@@ -38,11 +38,12 @@ type bench struct {
 
 const benchURL = "http://a.example/"
 
-func (b *bench) Witnessed(overlay.ID, []feed.ID) {}
-func (b *bench) Look(overlay.ID, string) bool    { b.fetches = append(b.fetches, b.now); return true }
-func (b *bench) Looking(overlay.ID, int)         {}
-func (b *bench) Contested(overlay.ID, []feed.ID) {}
-func (b *bench) PollSoon(overlay.ID) int         { return 0 }
+func (b *bench) Witnessed(overlay.ID, []feed.ID)       {}
+func (b *bench) Look(overlay.ID, string) bool          { b.fetches = append(b.fetches, b.now); return true }
+func (b *bench) Looking(overlay.ID, int)               {}
+func (b *bench) Contested(overlay.ID, []feed.ID)       {}
+func (b *bench) Interval([]byte) (time.Duration, bool) { return b.cfg.PollInterval, true }
+func (b *bench) PollSoon(overlay.ID) int               { return 0 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
@@ -441,7 +442,7 @@ func TestFetchedItemsAreShownOnce(t *testing.T) {
 	b := newBench(t)
 	o := &cutOffs{b.common}
 	rp := newRepairer(b.common, o)
-	rd := newReader(b.common, o, rp, newTrusts(b.common, newKeyQuestions(b.common)), &entries{b.common, b}, newPusher(b.common), newStatements(b.common, rp))
+	rd := newReader(b.common, o, rp, newTrusts(b.common, newKeyQuestions(b.common)), &entries{b.common, b}, newPusher(b.common), newStatements(b.common, rp), newOriginAudits(b.common, nil))
 	b.follow()
 	doc := &feed.Feed{Items: []feed.Item{version(t, "A")}}
 	for range 2 {
@@ -576,7 +577,7 @@ func TestASequencerWithoutRoomKeepsBodies(t *testing.T) {
 	rp := newRepairer(b.common, o)
 	hb, es := newHeartbeats(b.common, o, rp), &entries{b.common, b}
 	ac := newAcceptor(b.common, newKeyQuestions(b.common), newPusher(b.common), es)
-	sq := &sequencer{b.common, es, o, hb, newDeliveries(b.common, o, rp, hb), ac, newCertifier(b.common, es, &witnesses{common: b.common}, nil)}
+	sq := &sequencer{b.common, es, o, hb, newDeliveries(b.common, o, rp, hb), ac, newCertifier(b.common, es, &witnesses{common: b.common})}
 	ready := 0
 	sq.Lead(key, true, func(*difference.Known) { ready++ })
 	sq.Absorb(key, []byte("body"))

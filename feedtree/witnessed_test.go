@@ -211,8 +211,7 @@ func TestOldSightingsDoNotAnswer(t *testing.T) {
 			t.Errorf("version %d of %v: %v", test.version, test.at, !test.want)
 		}
 	}
-	ws := &witnesses{common: b.common}
-	ce := newCertifier(b.common, &entries{b.common, b}, ws, newContests(b.common, nil, ws))
+	ce := newCertifier(b.common, &entries{b.common, b}, &witnesses{common: b.common})
 	c := b.channel(overlay.Key(b.node.Network(), benchURL), benchURL)
 	c.leader = &leaderState{ready: true}
 	raw := difference.See(signers[0], benchURL, nil, at).Raw

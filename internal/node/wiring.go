@@ -6,6 +6,7 @@ import (
 
 	"tidings/cobra/firehose"
 	"tidings/corona"
+	"tidings/corona/coronapb"
 	"tidings/difference"
 	"tidings/feedtree"
 	"tidings/internal/env"
@@ -175,6 +176,11 @@ func (n *feedApp) HandOver(key overlay.ID, head *feed.Head, found []feed.Item, k
 func (n *feedApp) Look(key overlay.ID, url string) bool { return n.Corona.Look(key, url) }
 
 func (n *feedApp) Contested(key overlay.ID, items []feed.ID) { n.Corona.Contested(key, items) }
+
+func (n *feedApp) Interval(state []byte) (interval time.Duration, ok bool) {
+	s, err := corona.ParseState(state)
+	return s.Interval, err == nil && len(state) > 0 && s.Kind == coronapb.State_OK
+}
 
 func (n *feedApp) PollSoon(key overlay.ID) int { return n.Corona.PollSoon(key) }
 
