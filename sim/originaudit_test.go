@@ -39,7 +39,7 @@ func TestAllFollowersFindOutThatTheOwnersLie(t *testing.T) {
 	s.Grow(peers, 20*time.Millisecond)
 	s.World.Run(20 * time.Second)
 	url := "http://feed.example/"
-	s.Serve(url, script.NewLively(script.Config{Every: 8 * time.Minute, Items: 30, Window: 30})) // 30 items are there for two hours
+	s.Serve(url, script.NewLively(script.Config{Every: 8 * time.Minute, Items: 60, Window: 60})) // an item is there for eight hours
 	near := nearestPeers(s, url)
 	for _, p := range near {
 		p.SubscribeFeed(url)
@@ -49,7 +49,7 @@ func TestAllFollowersFindOutThatTheOwnersLie(t *testing.T) {
 		p.forgeItem()
 	}
 	honest := near[5:]
-	for at := range 24 {
+	for at := range 48 {
 		s.World.Run(5 * time.Minute)
 		if n := problems(honest, url); n == len(honest) {
 			t.Logf("all know after %d minutes", 5*(at+1))
