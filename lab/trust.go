@@ -110,10 +110,10 @@ func percent(part, whole int) float64 {
 // print prints the results as tables.
 func (c *trustCommand) print(line printer, runs []trust.Result) {
 	line("%d members, %d channels, polling interval %v, %d intervals; items count once for each reader, times in intervals", c.Nodes, c.Channels, c.Interval, c.Length)
-	line("run\tchannels captured\texpected\tforged shown\twitnessed, not captured\twitnessed, captured\thonest items\tshown to readers, old\twitnessed at the end")
+	line("run\tchannels captured\texpected\tforged shown\twitnessed, not captured\tcontested, not captured\twitnessed, captured\thonest items\tshown to readers, old\twitnessed at the end")
 	for i := range runs {
 		r := &runs[i]
-		line("%s\t%d\t%.1f\t%d\t%d\t%d\t%d\t%d\t%.2f %%", liarsOf(r), r.Captured, r.CapturedExpected, r.Forged, r.ForgedWitnessed, r.ForgedInCaptured,
+		line("%s\t%d\t%.1f\t%d\t%d\t%.1f %%\t%d\t%d\t%d\t%.2f %%", liarsOf(r), r.Captured, r.CapturedExpected, r.Forged, r.ForgedWitnessed, percent(r.ForgedContested, r.ForgedUncaptured), r.ForgedInCaptured,
 			r.Honest, r.Pairs, percent(r.Marked, r.Pairs))
 	}
 	line("")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"tidings/feedtree"
@@ -63,6 +64,8 @@ type showing struct {
 	item     *item
 	shownAt  time.Time
 	markedAt time.Time // zero: the item is not marked as witnessed
+	// contested says that the item, a forged one, is marked as contested at the end.
+	contested bool
 }
 
 const (
@@ -145,7 +148,24 @@ func (w *world) run() error {
 	w.polls, w.looks = w.spent()
 	w.polls -= polls
 	w.looks -= looks
+	w.readContests()
 	return nil
+}
+
+// readContests notes which forged items readers see as contested.
+func (w *world) readContests() {
+	for _, ch := range w.channels {
+		for key, s := range ch.showings {
+			if p := w.peers[key.by]; s.item.forged && p.Active() {
+				p.Do(func() {
+					p.Layers().Feeds.Read(ch.key, func(d feedtree.Document) {
+						s.contested = slices.ContainsFunc(d.Entries, func(e feed.Entry) bool { return e.Item.ID == key.id && e.Provenance == feedtree.Contested })
+					})
+				})
+			}
+		}
+	}
+	w.World.Run(time.Second) // the logs are read meanwhile
 }
 
 // spent returns the polls and looks since the beginning.
