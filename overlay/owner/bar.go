@@ -16,6 +16,9 @@ func (p *proposer) Bar(key overlay.ID, peer env.PeerID, until time.Time) bool {
 	if s == nil || s.epoch == nil || !s.owned || peer == p.self || !s.epoch.owns(peer) || p.barred(s, peer) {
 		return false
 	}
+	for other := range s.campaign.barred {
+		p.barred(s, other) // forgets those whose time is over
+	}
 	barred := 0
 	for _, other := range s.epoch.Owners {
 		if other != peer && p.barred(s, other) {
