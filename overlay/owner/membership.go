@@ -44,12 +44,12 @@ func (m *membership) desiredOwners(s *replica) []env.PeerID {
 			delete(s.campaign.excluded, p)
 		}
 	}
-	if len(s.campaign.excluded) == 0 && !m.leaving {
+	if len(s.campaign.excluded)+len(s.conduct.leftOut) == 0 && !m.leaving {
 		return m.nearest(s.key, nil)
 	}
 	of := m.nearest(s.key, func(p env.PeerID) bool {
 		_, foreign := s.campaign.excluded[p]
-		return foreign || m.leaving && p == m.self
+		return foreign || m.leaving && p == m.self || s.conduct.isLeftOut(p, now)
 	})
 	if len(s.campaign.excluded) > 0 && !m.outsideLeaf(s.key) {
 		m.LeafChanged() // check again later, when the exclusions have expired
@@ -117,15 +117,15 @@ func (c *campaign) exclude(p env.PeerID, now time.Time) {
 
 // A liveness knows when sequencers were last heard.
 type liveness struct {
-	*timers
+	base
 	lease   time.Duration            // how long a sequencer may be silent before other owners take over
 	matched map[env.PeerID]time.Time // time of the last matching heartbeat, by sequencer
 }
 
-// silent reports whether a key's sequencer has given no sign of life for 7/8 of a lease. The margin allows for
-// inexact clocks and heartbeats.
-func (l *liveness) silent(s *replica) bool {
-	return s.leader == nil && l.clock.Now().Sub(l.lastHeard(s)) > l.lease*7/8
+// failed reports whether a key's sequencer has given no sign of life for 7/8 of a lease, or of progress for half of one.
+// The margins allow for inexact clocks and heartbeats.
+func (l *liveness) failed(s *replica) bool {
+	return s.leader == nil && l.clock.Now().Sub(l.lastHeard(s)) > l.lease*7/8 || l.stalled(s)
 }
 
 // lastHeard returns the time of the sequencer's last sign of life, about this key or in a heartbeat.
