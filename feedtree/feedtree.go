@@ -56,6 +56,7 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 	f.auditor = newAuditor(m, f.cutOffs, f.repairer, f.deliveries)
 	f.keyQuestions = newKeyQuestions(m)
 	f.witnesses = &witnesses{common: m, records: map[overlay.ID]*sightRecord{}}
+	f.witnesses.decode = f.entries.decode
 	f.certifier = newCertifier(m, f.entries, f.witnesses)
 	f.statements = newStatements(m, f.repairer)
 	f.trusts = newTrusts(m, f.keyQuestions)
@@ -101,6 +102,7 @@ func (f *FeedTree) tick(overlay.ID) {
 	f.reader.handOverItems(all, now)
 	f.deliveries.forgetReputations(now)
 	f.witnesses.forget()
+	f.witnesses.checkLogs()
 	f.statements.checkAll(all, now)
 	f.ticks.add(f.after(env.Jitter(f.rand, f.cfg.DigestInterval)), overlay.ID{})
 }

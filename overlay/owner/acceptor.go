@@ -31,11 +31,12 @@ func (a *acceptor) onPrepare(from env.PeerID, m *ownerpb.Prepare) {
 		a.sendCommit(from, s)
 		return
 	}
+	may := a.mayRun(s, from)
 	if refused := s.conflict(from, m.Branch, m.Number); refused > 0 {
 		a.sendPromise(from, s, m.Number, refused)
 		return
 	}
-	if !a.mayRun(s, from) {
+	if !may {
 		return // the candidate repeats the request
 	}
 	s.promise(m.Branch, m.Number, from)

@@ -114,10 +114,11 @@ func (p *proposer) start(s *replica) {
 			patience = min(patience, pairPatience)
 		}
 		b.forced = !s.noQuorumSince.IsZero() && now.Sub(s.noQuorumSince) >= patience
-		if !s.conduct.turns.take(p.self, now) && !b.forced && !p.leaving {
-			p.campaignIn(s, candidacyTime) // another candidate has its turn
+		if s.conduct.turns.busy(p.self, now) && !b.forced && !p.leaving {
+			p.campaignIn(s, candidacyTime/2) // another candidate has its turn
 			return
 		}
+		s.conduct.turns.set(p.self, turn{now, now})
 	}
 	b.hasSlot = b.founding || p.living(b.oldOwners) > 1
 	if b.hasSlot && p.running >= maxCandidacies {

@@ -34,22 +34,34 @@ type turn struct{ asked, began time.Time }
 // take reports whether a candidate may have a promise now. stranger stands for all candidates that are not known to be
 // owners, so that many of them have one turn together.
 func (t *turns) take(p env.PeerID, now time.Time) bool {
-	if *t == nil {
-		*t = turns{}
-	}
-	own, may := (*t)[p], true
+	own, may := (*t)[p], !t.busy(p, now)
 	age := now.Sub(own.began)
-	for other, o := range *t {
-		if other != p && (now.Sub(o.began) < candidacyTime || age >= candidacyTime && age < candidacyTime+turnPause && now.Sub(o.asked) < turnPause) {
-			may = false
+	if age >= candidacyTime && age < candidacyTime+turnPause {
+		for other, o := range *t {
+			may = may && (other == p || now.Sub(o.asked) >= 2*turnPause)
 		}
 	}
 	own.asked = now
 	if may && age >= candidacyTime {
 		own.began = now
 	}
-	(*t)[p] = own
+	t.set(p, own)
 	return may
+}
+
+// busy reports whether another candidate has its turn.
+func (t *turns) busy(p env.PeerID, now time.Time) (is bool) {
+	for other, o := range *t {
+		is = is || other != p && now.Sub(o.began) < candidacyTime
+	}
+	return is
+}
+
+func (t *turns) set(p env.PeerID, to turn) {
+	if *t == nil {
+		*t = turns{}
+	}
+	(*t)[p] = to
 }
 
 const stranger = env.PeerID("")
@@ -174,6 +186,9 @@ func (a *acceptor) mayRun(s *replica, from env.PeerID) bool {
 	}
 	if !s.ledBy(from) && a.alive(s.epoch.Sequencer) && !a.liveness.failed(s) && a.living(s.epoch.Owners)-1 >= quorum(len(s.epoch.Owners)) {
 		a.node.Suspect(s.epoch.Sequencer)
+		if s.epoch.owns(from) {
+			a.storage.emit(Doubted{s.key})
+		}
 		return false
 	}
 	if !s.epoch.owns(from) && !s.mayOwn(from) {
