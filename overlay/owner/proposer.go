@@ -114,11 +114,10 @@ func (p *proposer) start(s *replica) {
 			patience = min(patience, pairPatience)
 		}
 		b.forced = !s.noQuorumSince.IsZero() && now.Sub(s.noQuorumSince) >= patience
-		if s.conduct.turns.busy(p.self, now) && !b.forced && !p.leaving {
+		if !s.conduct.turns.begin(p.self, now) && !b.forced && !p.leaving {
 			p.campaignIn(s, candidacyTime/2) // another candidate has its turn
 			return
 		}
-		s.conduct.turns.set(p.self, turn{now, now})
 	}
 	b.hasSlot = b.founding || p.living(b.oldOwners) > 1
 	if b.hasSlot && p.running >= maxCandidacies {

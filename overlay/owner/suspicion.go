@@ -49,6 +49,16 @@ func (t *turns) take(p env.PeerID, now time.Time) bool {
 	return may
 }
 
+// begin begins this node's own turn, unless another candidate has its turn.
+func (t *turns) begin(self env.PeerID, now time.Time) bool {
+	own, may := (*t)[self], !t.busy(self, now)
+	if own.asked = now; may {
+		own.began = now
+	}
+	t.set(self, own)
+	return may
+}
+
 // busy reports whether another candidate has its turn.
 func (t *turns) busy(p env.PeerID, now time.Time) (is bool) {
 	for other, o := range *t {
