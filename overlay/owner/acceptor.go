@@ -31,8 +31,9 @@ func (a *acceptor) onPrepare(from env.PeerID, m *ownerpb.Prepare) {
 		a.sendCommit(from, s)
 		return
 	}
-	may := a.mayRun(s, from)
-	if refused := s.conflict(from, m.Branch, m.Number); refused > 0 {
+	refused := s.conflict(from, m.Branch, m.Number)
+	may := a.mayRun(s, from, refused == 0)
+	if refused > 0 {
 		a.sendPromise(from, s, m.Number, refused)
 		return
 	}
@@ -107,7 +108,7 @@ func (a *acceptor) onSign(from env.PeerID, m *ownerpb.Sign) error {
 		}
 		return nil
 	}
-	if s.epoch != nil && s.epoch.Branch == e.Branch && !a.mayRun(s, from) {
+	if s.epoch != nil && s.epoch.Branch == e.Branch && !a.mayRun(s, from, true) {
 		return nil // the candidate repeats the request
 	}
 	if s.epoch == nil && len(s.undecided) > 0 && s.undecided[0].Branch != e.Branch && a.clock.Now().Sub(s.undecided[0].Time).Abs() < candidacyTime {

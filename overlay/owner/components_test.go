@@ -238,13 +238,13 @@ func TestASilentSequencer(t *testing.T) {
 	b := newBench(t)
 	l := b.liveness()
 	b.now = b.now.Add(7 * time.Minute)
-	if l.failed(b.s) {
+	if l.silent(b.s) {
 		t.Error("silent too early")
 	}
-	if b.now = b.now.Add(time.Second); !l.failed(b.s) {
+	if b.now = b.now.Add(time.Second); !l.silent(b.s) {
 		t.Error("not silent")
 	}
-	if l.matched[b.s.epoch.Sequencer] = b.now; l.failed(b.s) {
+	if l.matched[b.s.epoch.Sequencer] = b.now; l.silent(b.s) {
 		t.Error("silent in spite of a heartbeat")
 	}
 }

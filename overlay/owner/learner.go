@@ -116,7 +116,7 @@ func (l *learner) prefersBranch(s *replica, e *Epoch, from env.PeerID) bool {
 	goesOn := e.owns(from) && (e.Branch < s.epoch.Branch || since && s.epoch.owns(from))
 	joined := from == s.epoch.Sequencer ||
 		since && (e.Sequencer == s.epoch.Sequencer || slices.Contains(e.signers, s.epoch.Sequencer))
-	return !s.owned && (goesOn || l.locator.ownersGone(s)) || l.liveness.failed(s) || joined
+	return !s.owned && (goesOn || l.locator.ownersGone(s)) || l.liveness.silent(s) || joined
 }
 
 // onReplicate stores an entry of the sequencer in force and acknowledges it.
@@ -357,7 +357,7 @@ func (l *learner) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, 
 		return e, Known
 	}
 	switch {
-	case s.epoch != nil && in > s.epoch.Branch && by != s.epoch.Sequencer && !l.liveness.failed(s):
+	case s.epoch != nil && in > s.epoch.Branch && by != s.epoch.Sequencer && !l.liveness.silent(s):
 		return e, OtherBranch
 	case s.epoch == nil || in != s.epoch.Branch || e.At.Branch != in || e.At.Epoch > s.epoch.Number:
 		return e, Gap

@@ -122,11 +122,14 @@ type liveness struct {
 	matched map[env.PeerID]time.Time // time of the last matching heartbeat, by sequencer
 }
 
-// failed reports whether a key's sequencer has given no sign of life for 7/8 of a lease, or of progress for half of one.
-// The margins allow for inexact clocks and heartbeats.
-func (l *liveness) failed(s *replica) bool {
-	return s.leader == nil && l.clock.Now().Sub(l.lastHeard(s)) > l.lease*7/8 || l.stalled(s)
+// silent reports whether a key's sequencer has given no sign of life for 7/8 of a lease. The margin allows for
+// inexact clocks and heartbeats.
+func (l *liveness) silent(s *replica) bool {
+	return s.leader == nil && l.clock.Now().Sub(l.lastHeard(s)) > l.lease*7/8
 }
+
+// failed reports whether another sequencer should take over: the present one is silent, or makes no progress.
+func (l *liveness) failed(s *replica) bool { return l.silent(s) || l.stalled(s) }
 
 // lastHeard returns the time of the sequencer's last sign of life, about this key or in a heartbeat.
 func (l *liveness) lastHeard(s *replica) time.Time {

@@ -328,6 +328,7 @@ func (p *proposer) epochChanged(s *replica) {
 func (p *proposer) abandon(s *replica, pause time.Duration) {
 	b := s.candidacy
 	p.end(s)
+	s.conduct.turns.end(p.self)
 	s.campaign.promisedElsewhere = max(s.campaign.promisedElsewhere, b.numberToExceed())
 	if b.signedHere {
 		// Others may have signed the proposal, but signatures are sent to the candidate alone, so it can

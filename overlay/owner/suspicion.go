@@ -32,8 +32,8 @@ type turns map[env.PeerID]turn
 type turn struct{ asked, began time.Time }
 
 // take reports whether a candidate may have a promise now. stranger stands for all candidates that are not known to be
-// owners, so that many of them have one turn together.
-func (t *turns) take(p env.PeerID, now time.Time) bool {
+// owners, so that many of them have one turn together. Without begin, the candidate is only known to want one.
+func (t *turns) take(p env.PeerID, now time.Time, begin bool) bool {
 	own, may := (*t)[p], !t.busy(p, now)
 	age := now.Sub(own.began)
 	if age >= candidacyTime && age < candidacyTime+turnPause {
@@ -42,7 +42,7 @@ func (t *turns) take(p env.PeerID, now time.Time) bool {
 		}
 	}
 	own.asked = now
-	if may && age >= candidacyTime {
+	if may && begin && age >= candidacyTime {
 		own.began = now
 	}
 	t.set(p, own)
@@ -58,6 +58,9 @@ func (t *turns) begin(self env.PeerID, now time.Time) bool {
 	t.set(self, own)
 	return may
 }
+
+// end ends this node's own turn.
+func (t *turns) end(self env.PeerID) { t.set(self, turn{asked: (*t)[self].asked}) }
 
 // busy reports whether another candidate has its turn.
 func (t *turns) busy(p env.PeerID, now time.Time) (is bool) {
@@ -189,8 +192,8 @@ func (o *Owners) Missing(key [32]byte, missing bool) {
 
 // mayRun reports whether this owner may vote for a candidate now. While the sequencer does its work, only the sequencer may
 // make an epoch, and any other candidate waits until it has failed here, too, as followers of Raft do that check for a
-// leader before they vote. Only owners that could not leave in good order without an epoch are excepted.
-func (a *acceptor) mayRun(s *replica, from env.PeerID) bool {
+// leader before they vote. A request that is not valid begins no turn, but the others wait for the next one. Only owners that could not leave in good order without an epoch are excepted.
+func (a *acceptor) mayRun(s *replica, from env.PeerID, valid bool) bool {
 	if s.epoch == nil || !s.owned {
 		return true
 	}
@@ -204,7 +207,7 @@ func (a *acceptor) mayRun(s *replica, from env.PeerID) bool {
 	if !s.epoch.owns(from) && !s.mayOwn(from) {
 		from = stranger
 	}
-	return s.conduct.turns.take(from, a.clock.Now())
+	return s.conduct.turns.take(from, a.clock.Now(), valid)
 }
 
 // noteAcks notes which owners have not acknowledged the last committed entry, after some time or several attempts.

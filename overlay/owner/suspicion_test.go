@@ -104,13 +104,13 @@ func TestCandidatesTakeTurns(t *testing.T) {
 	for range 600 {
 		now = now.Add(time.Second)
 		for _, liar := range []env.PeerID{of[3], of[4], stranger} {
-			if turns.take(liar, now) {
+			if turns.take(liar, now, true) {
 				got[liar]++
 			}
 		}
-		if now.Unix()%7 == 0 && turns.take(of[1], now) { // this one is honest, and asks rarely
+		if now.Unix()%7 == 0 && turns.take(of[1], now, true) { // this one is honest, and asks rarely
 			got[of[1]]++
-			if !turns.take(of[4], now.Add(candidacyTime-time.Second)) {
+			if !turns.take(of[4], now.Add(candidacyTime-time.Second), true) {
 				undisturbed++
 			}
 		}
@@ -120,7 +120,7 @@ func TestCandidatesTakeTurns(t *testing.T) {
 	}
 	turns = nil
 	for i := range 100 { // if nobody else asks, nobody waits
-		if !turns.take(of[1], now.Add(time.Duration(i)*time.Second)) {
+		if !turns.take(of[1], now.Add(time.Duration(i)*time.Second), true) {
 			t.Fatalf("a lone candidate waits after %d s", i)
 		}
 	}
