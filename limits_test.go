@@ -86,6 +86,9 @@ var limits = []struct {
 		{"overlay/owner", "maxHandOver", "time a leaving node has to hand over what it leads", "the other owners take over, as after a death"},
 		{"overlay/owner", "maxClientQueries maxQueryWaiters", "questions for a key's owners that clients wait for; callers that wait for one answer", "dropped, and the client asks another host; told at once that nobody answers"},
 		{"overlay/owner", "maxOrphaned", "orphaned entries of one log, which readers were shown and its present branch lacks, until they are read", "further ones are dropped"},
+		{"overlay/owner", "leftOutTime maxRefusals", "time for which an owner that did not do its part is left out of the owners of a key; refusals in a row of what a quorum signs", "it may be an owner again; it is left out. At most a minority of the owners is"},
+		{"overlay/owner", "candidacyTime turnPause", "turn of a candidate at an owner; pause before its next turn while others ask", "others are promised; the candidate repeats its request"},
+		{"overlay/owner", "maxDateAhead maxStep", "how far the date of an entry may be ahead of most clocks; how much later than the entry before it an entry counts when old ones are dropped", "not stored, and the sequencer is replaced; old entries are dropped one entry later"},
 		{"overlay/owner", "maxQueue", "bodies waiting to be appended to one log", "refused; the next poll finds the items again"},
 	}},
 	{"Feeds", []limit{
