@@ -66,23 +66,23 @@ func TestHeadsThatNobodyDelivers(t *testing.T) {
 	at := func(seq uint64, by int) *Entry {
 		return &Entry{Key: inForce.Key, At: Position{1, 2, seq}, Prev: Hash{9}, Hash: Hash{byte(seq), byte(by)}, Signer: of[by]}
 	}
-	real, claimed := at(2, 0), at(99, 0)
+	stored, claimed := at(2, 0), at(99, 0)
 	b := &candidacy{number: 3, oldOwners: of}
-	b.count(inForce, of[1], real, nil)
+	b.count(inForce, of[1], stored, nil)
 	b.count(inForce, of[4], claimed, nil)
 	if head, holder := b.best(inForce, nil, false); head != claimed || holder != of[4] {
 		t.Errorf("%v of %q is pulled first", head, holder)
 	}
 	withheld := map[env.PeerID]bool{of[4]: true}
-	b.count(inForce, of[2], real, nil)
+	b.count(inForce, of[2], stored, nil)
 	if head, holder := b.best(inForce, withheld, false); head != claimed || holder != "" {
 		t.Errorf("with three promises, a quorum may have stored the entry: %v of %q", head, holder)
 	}
-	if head, _ := b.best(inForce, withheld, true); head != real {
+	if head, _ := b.best(inForce, withheld, true); head != stored {
 		t.Errorf("a forced reconfiguration waits for %v", head)
 	}
-	b.count(inForce, of[3], real, nil)
-	if head, holder := b.best(inForce, withheld, false); head != real || holder != of[3] {
+	b.count(inForce, of[3], stored, nil)
+	if head, holder := b.best(inForce, withheld, false); head != stored || holder != of[3] {
 		t.Errorf("with four promises: %v of %q", head, holder)
 	}
 	// Nor does an entry count that the sequencer of the epoch has not signed, or that is of another epoch.
