@@ -176,6 +176,7 @@ var help = map[string]string{
 	"overlay.Stats.Rerouted":       "Silent hops that messages were routed around.",
 	"overlay.Stats.Routed":         "Payloads that this node started to route.",
 	"overlay.Stats.Sent":           "Overlay messages sent.",
+	"overlay.Stats.Unproven":       "Members that were not reached at the addresses of their ids, or had to wait.",
 	"owner.Stats.Appended":         "Entries appended as the sequencer.",
 	"owner.Stats.Candidacies":      "Attempts to begin an epoch.",
 	"owner.Stats.Committed":        "Appended entries that a quorum committed.",
