@@ -104,7 +104,7 @@ func (in *intake) onChange(l *leaderState, from env.PeerID, m *coronapb.ChangeRe
 		in.stats.Garbage++
 		return
 	}
-	sent := from == "" || from == poller.Peer.ID || in.mayLead(overlay.NodeID(in.cfg.Network, from), l.key)
+	sent := from == "" || from == poller.Peer.ID || in.mayLead(in.node.IDOf(from), l.key)
 	sentAt := time.UnixMilli(int64(min(r.AtMs, wire.MaxMillis)))
 	if !sent || !in.mayReport(l, poller.ID, r.Ticket) || !in.timely(l, poller.Peer.ID, sentAt, r.Ticket) {
 		in.stats.Strangers++

@@ -128,7 +128,7 @@ func (ct *contests) look(key overlay.ID, url string, r *sightRecord, now time.Ti
 	if slices.ContainsFunc(r.wanted, func(w wantedSight) bool {
 		return now.Sub(w.since) > unaskedIntervals*ct.cfg.PollInterval && r.at.Before(w.since.Add(ct.contestAfter()))
 	}) {
-		ct.witnesses.look(key, url, r, now)
+		ct.witnesses.look(key, url, r)
 	}
 }
 

@@ -57,6 +57,7 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 	f.auditor = newAuditor(m, f.cutOffs, f.repairer, f.deliveries)
 	f.keyQuestions = newKeyQuestions(m)
 	f.witnesses = &witnesses{common: m, records: map[overlay.ID]*sightRecord{}}
+	f.witnesses.decode = f.entries.decode
 	f.certifier = newCertifier(m, f.entries, f.witnesses)
 	f.originAudits = newOriginAudits(m, f.entries)
 	f.statements = newStatements(m, f.repairer)
@@ -104,6 +105,7 @@ func (f *FeedTree) tick(overlay.ID) {
 	f.deliveries.forgetReputations(now)
 	f.witnesses.forget()
 	f.certifier.contests.check(now)
+	f.witnesses.checkLogs()
 	f.statements.checkAll(all, now)
 	f.ticks.add(f.after(env.Jitter(f.rand, f.cfg.DigestInterval)), overlay.ID{})
 }

@@ -382,6 +382,9 @@ func sendAudit(in *intruder, s *choices) {
 	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_Audit{Audit: &feedtreepb.Audit{Sighting: raw}}})
 }
 
+// mergePause is longer than the pause after a heartbeat in which a merge makes none.
+const mergePause = 6 * time.Second
+
 // A follower of a branch that has ended may learn of the other branch only by a heartbeat. It then asks nodes that
 // it knows. A heartbeat of an invented branch costs it only these requests.
 func TestAHeartbeatOfAnotherBranchStartsARepair(t *testing.T) {
@@ -408,7 +411,11 @@ func TestAHeartbeatOfAnotherBranchStartsARepair(t *testing.T) {
 		}
 		// The heartbeat after a merge reaches all readers.
 		in.World.Run(time.Minute)
-		beats := leads.Layers().Feeds.Stats().Beats
+		beats := uint64(0)
+		for beats != leads.Layers().Feeds.Stats().Beats { // until none has just been made
+			beats = leads.Layers().Feeds.Stats().Beats
+			in.World.Run(mergePause)
+		}
 		for range 3 {
 			leads.Do(func() { leads.Layers().Feeds.BranchMerged(key) })
 		}

@@ -10,6 +10,7 @@ import (
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay"
+	"tidings/overlay/owner"
 )
 
 // This file, certifier.go and witnessed.go let readers know which polled items more than one node has seen at the
@@ -27,6 +28,7 @@ type witnesses struct {
 	records map[overlay.ID]*sightRecord // of feeds that this node owns
 	certify func(c *channel, s *difference.Sighting)
 	contest func(key overlay.ID, url string, r *sightRecord) // signs which wanted items the last document lacks
+	decode  func(log []*owner.Entry, then func([]decodedEntry))
 }
 
 // A sightRecord is what an owner has seen of a feed, and which items it is to look for: those that the feed's sequencer asks
@@ -39,6 +41,9 @@ type sightRecord struct {
 	looks    int           // times that the document was fetched only for a sequencer, without success
 	lookedAt time.Time     // when the document was last fetched only for a sequencer
 	watching
+	doubted bool   // the next document is to be compared with the log, because another owner doubts the sequencer
+	fetched uint64 // head of the log when the document was fetched
+	head    uint64 // head of the log when it was last checked
 }
 
 // A seenVersion is a version of an item, the identity first.
@@ -73,14 +78,45 @@ func (ws *witnesses) saw(key overlay.ID, url string, doc *feed.Feed) {
 		return
 	}
 	r := ws.record(key)
+	before, first := *r, r.at.IsZero()
 	r.looks = 0
 	defer ws.contest(key, url, r)
 	r.at, r.seen = ws.clock.Now(), make([]seenVersion, 0, len(doc.Items))
+	r.fetched = ws.logHead(key)
 	for i := range doc.Items {
 		r.seen = append(r.seen, seenVersionOf(difference.Version{ID: doc.Items[i].ID, Hash: doc.Items[i].Hash}))
 	}
 	slices.SortFunc(r.seen, compareSeen)
+	isNew := func(it feed.Item) bool { return !before.has(it.ID) }
+	_, signs := doc.Head.Publisher() // then the sequencer may wait for the publisher to send the item
+	if r.doubted {
+		if r.doubted = false; !signs {
+			ws.compare(key, doc)
+		}
+	}
+	if !first && !signs && r.fetched == before.fetched && slices.ContainsFunc(doc.Items, isNew) {
+		r.head = r.fetched
+		ws.owners.Missing(key, true)
+	}
 	ws.answer(key, url, r)
+}
+
+// has reports whether the last document has an item, in any version.
+func (r *sightRecord) has(id feed.ID) bool {
+	i, _ := slices.BinarySearchFunc(r.seen, seenVersionOf(difference.Version{ID: id}), compareSeen)
+	return i < len(r.seen) && bytes.Equal(r.seen[i][:32], id[:])
+}
+
+// checkLogs notes which logs have grown. A sequencer that gets items, but never appends one, is so found out by the owners
+// that see them at the origin. An owner cannot know which items a log should have, because some are unreadable and others
+// await their publisher; so any entry counts.
+func (ws *witnesses) checkLogs() {
+	for key, r := range ws.records {
+		if head := ws.logHead(key); head != r.head {
+			r.head = head
+			ws.owners.Missing(key, false)
+		}
+	}
 }
 
 func (ws *witnesses) record(key overlay.ID) *sightRecord {
@@ -120,17 +156,7 @@ func (ws *witnesses) want(key overlay.ID, url string, to env.PeerID, items []dif
 	ws.answer(key, url, r)
 	ws.contest(key, url, r) // the sequencer may be another one than before
 	if look && slices.ContainsFunc(r.wanted, func(w wantedSight) bool { return w.asked }) {
-		ws.look(key, url, r, now)
-	}
-}
-
-// look fetches the document of a feed only to find wanted items in it. A sequencer that lies must not be able to make its
-// owners ask an origin all the time, nor one that fails.
-func (ws *witnesses) look(key overlay.ID, url string, r *sightRecord, now time.Time) {
-	if pause := ws.cfg.PollInterval / 2 << min(r.looks, maxLookDoublings); (r.lookedAt.IsZero() || now.Sub(r.lookedAt) >= pause) && ws.app.Look(key, url) {
-		r.lookedAt = now
-		r.looks++
-		ws.stats.Looks++
+		ws.look(key, url, r)
 	}
 }
 
@@ -155,6 +181,44 @@ func (ws *witnesses) unchanged(key overlay.ID, url string) {
 		ws.answer(key, url, r)
 		ws.contest(key, url, r)
 	}
+}
+
+// look fetches the document, unless this node polls the feed anyway or has looked lately: a sequencer that lies must not be
+// able to make its owners ask an origin all the time, nor one that fails.
+func (ws *witnesses) look(key overlay.ID, url string, r *sightRecord) bool {
+	now := ws.clock.Now()
+	if pause := ws.cfg.PollInterval / 2 << min(r.looks, maxLookDoublings); !r.lookedAt.IsZero() && now.Sub(r.lookedAt) < pause || !ws.app.Look(key, url) {
+		return false
+	}
+	r.lookedAt = now
+	r.looks++
+	ws.stats.Looks++
+	return true
+}
+
+// Doubted looks for a reason to replace the sequencer of a feed, because another owner wants another one.
+func (ws *witnesses) Doubted(key overlay.ID) {
+	v, ok := ws.owners.View(key)
+	_, isPage := feed.DocumentURL(v.URL)
+	_, isSteward := overlay.StewardDomain(v.URL)
+	if ok && !isPage && !isSteward && !overlay.IsShardURL(v.URL) && v.Owns && !v.Leads {
+		r := ws.record(key)
+		r.doubted = ws.look(key, v.URL, r) || r.doubted
+	}
+}
+
+// compare notes whether a log lacks items of a document. Items that no follower could read count as well, so such a feed
+// may get another sequencer without need.
+func (ws *witnesses) compare(key overlay.ID, doc *feed.Feed) {
+	ws.decode(ws.owners.Visible(key), func(deltas []decodedEntry) {
+		known := new(difference.Known)
+		for _, d := range deltas {
+			known.AddLogged(d.Delta)
+		}
+		if slices.ContainsFunc(doc.Items, func(it feed.Item) bool { has, _ := known.Has(it.ID, it.Hash); return !has }) {
+			ws.owners.Missing(key, true)
+		}
+	})
 }
 
 // answer sends a sighting of the wanted items that the last document has. If it has another version than the wanted

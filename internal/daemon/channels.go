@@ -380,7 +380,7 @@ func pollerStatus(n *node.Node, s feedtree.Subscription, now time.Time) (aliveUn
 	if !ok || v.Epoch == nil || o.State() != overlay.Active {
 		return s.Confirmed, false
 	}
-	if o.Leaf().Has(overlay.NodeID(o.Network(), v.Epoch.Sequencer)) != nil {
+	if o.Leaf().Has(o.IDOf(v.Epoch.Sequencer)) != nil {
 		return now, false
 	}
 	return s.Confirmed, o.Leaf().Covers(s.Key)

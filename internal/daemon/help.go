@@ -182,6 +182,7 @@ var help = map[string]string{
 	"overlay.Stats.Rerouted":       "Silent hops that messages were routed around.",
 	"overlay.Stats.Routed":         "Payloads that this node started to route.",
 	"overlay.Stats.Sent":           "Overlay messages sent.",
+	"overlay.Stats.Unproven":       "Members that were not reached at the addresses of their ids, or had to wait.",
 	"owner.Stats.Appended":         "Entries appended as the sequencer.",
 	"owner.Stats.Barred":           "Times that an owner was kept from leading a key because of proof against it.",
 	"owner.Stats.Candidacies":      "Attempts to begin an epoch.",

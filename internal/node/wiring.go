@@ -68,6 +68,7 @@ type FeedLayer interface {
 	Absorbing(key overlay.ID) bool
 	AppendAbsorbed(key overlay.ID)
 	BranchMerged(key overlay.ID)
+	Doubted(key overlay.ID)
 	HasTree(group overlay.ID) bool
 	Deliver(d scribe.Delivery)
 	About(key overlay.ID) feedtree.About
@@ -116,6 +117,8 @@ func (n *Node) handle(ev owner.Event) {
 		n.feeds.Absorb(ev.Key, ev.Body)
 	case owner.BranchMerged:
 		n.feeds.BranchMerged(ev.Key)
+	case owner.Doubted:
+		n.feeds.Doubted(ev.Key)
 	case owner.Wanted:
 		n.Firehose.Wanted(ev.Key)
 	}

@@ -42,6 +42,10 @@ const (
 	DomainPublication Domain = "tidings/publication/1"
 	// DomainWitness signs a publisher's key as an owner of the feed saw it at the origin.
 	DomainWitness Domain = "tidings/witness/1"
+	// DomainCertificate signs a member's certificate. Only an authority of the network signs certificates.
+	DomainCertificate Domain = "tidings/certificate/1"
+	// DomainRevocations signs the list of certificates that an authority has revoked.
+	DomainRevocations Domain = "tidings/revocations/1"
 	// DomainSighting signs items as an owner or a follower of the feed saw them at the origin, or looked for them in vain.
 	DomainSighting Domain = "tidings/sighting/1"
 	// DomainAudit makes the secret by which a node chooses the items that it compares with their origin. It is never sent.

@@ -45,12 +45,12 @@ func (m *membership) desiredOwners(s *replica) []env.PeerID {
 			delete(s.campaign.excluded, p)
 		}
 	}
-	if len(s.campaign.excluded) == 0 && !m.leaving {
+	if len(s.campaign.excluded)+len(s.conduct.leftOut) == 0 && !m.leaving {
 		return m.nearest(s.key, nil)
 	}
 	of := m.nearest(s.key, func(p env.PeerID) bool {
 		_, foreign := s.campaign.excluded[p]
-		return foreign || m.leaving && p == m.self
+		return foreign || m.leaving && p == m.self || s.conduct.isLeftOut(p, now)
 	})
 	if len(s.campaign.excluded) > 0 && !m.outsideLeaf(s.key) {
 		m.LeafChanged() // check again later, when the exclusions have expired
@@ -118,7 +118,7 @@ func (c *campaign) exclude(p env.PeerID, now time.Time) {
 
 // A liveness knows when sequencers were last heard.
 type liveness struct {
-	*timers
+	base
 	lease   time.Duration            // how long a sequencer may be silent before other owners take over
 	matched map[env.PeerID]time.Time // time of the last matching heartbeat, by sequencer
 }
@@ -128,6 +128,9 @@ type liveness struct {
 func (l *liveness) silent(s *replica) bool {
 	return s.leader == nil && l.clock.Now().Sub(l.lastHeard(s)) > l.lease*7/8
 }
+
+// failed reports whether another sequencer should take over: the present one is silent, or makes no progress.
+func (l *liveness) failed(s *replica) bool { return l.silent(s) || l.stalled(s) }
 
 // lastHeard returns the time of the sequencer's last sign of life, about this key or in a heartbeat.
 func (l *liveness) lastHeard(s *replica) time.Time {
