@@ -26,7 +26,7 @@ var storeys = []struct {
 	packages string
 }{
 	{7, "cmd/tidings"},
-	{6, "internal/daemon internal/publisher internal/deployment"},
+	{6, "internal/daemon internal/publisher internal/authority internal/deployment"},
 	{5, "internal/loop internal/fetch internal/store internal/longtest internal/check/checktest internal/daemon/origin overlay/libp2p overlay/libp2p/attacker proxy sim sim/plant"},
 	{corridor, "internal/node"},
 	{3, "corona feedtree cobra cobra/firehose"},

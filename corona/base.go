@@ -47,7 +47,7 @@ func (b *base) peer(id env.PeerID) env.Peer {
 	if known := b.node.Contact(id); known != nil {
 		return known.Peer
 	}
-	if known := b.node.Leaf().Has(overlay.NodeID(b.cfg.Network, id)); known != nil {
+	if known := b.node.Leaf().Has(b.node.IDOf(id)); known != nil {
 		return known.Peer
 	}
 	return env.Peer{ID: id}

@@ -74,6 +74,7 @@ type labNode struct {
 	ended     wedge.Term // newest order that other nodes have ended; only newer ones are accepted
 	said      []State
 	saw       []bool // for each head, whether nobody could have changed it
+	unchanged int    // documents that this node fetched before and that have not changed
 	urgencies []Urgency
 	fetched   []*feed.Feed
 }
@@ -169,7 +170,11 @@ func (p *labNode) lead(url string, old *channelLog) *channelLog {
 	return log
 }
 
-func (p *labNode) Saw(_ overlay.ID, _ string, _ *feed.Feed, secure bool) {
+func (p *labNode) Saw(_ overlay.ID, _ string, doc *feed.Feed, secure bool) {
+	if doc == nil {
+		p.unchanged++
+		return
+	}
 	p.saw = append(p.saw, secure)
 }
 

@@ -45,7 +45,7 @@ func parse(body []byte) (*coronapb.Message, overlay.ID, error) {
 			what = "standing"
 		}
 	case *coronapb.Message_Status:
-		if key, what = b.Status.Key, ""; len(b.Status.Status) > maxStatus {
+		if key, what = b.Status.Key, ""; len(b.Status.Status) > maxStatus || len(b.Status.Record) > overlay.MaxRecord {
 			what = "report"
 		}
 	case *coronapb.Message_Politeness:

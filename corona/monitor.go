@@ -190,7 +190,12 @@ func (mo *monitor) onStatusReport(l *leaderState, m *coronapb.StatusReport) {
 		return
 	}
 	s, from := stateFrom(of.State), wire.PeerIDOf(signed.Key)
-	if !mo.couldPoll(overlay.NodeID(mo.cfg.Network, from), l) || now.Sub(s.Polled).Abs() > clockSlack+minStateGap {
+	id, err := mo.node.IDWith(from, m.Record)
+	if err != nil {
+		mo.stats.Garbage++
+		return
+	}
+	if !mo.couldPoll(id, l) || now.Sub(s.Polled).Abs() > clockSlack+minStateGap {
 		mo.stats.RefusedReports++
 		return
 	}

@@ -290,6 +290,9 @@ func (po *poller) responded(h env.Handle, a env.Answer) bool {
 		if verdict.Kind == coronapb.State_OK && r.f != nil && !po.up.leads(d.key()) && r.direct(d.target.url) {
 			po.app.Saw(d.key(), d.target.url, r.f, r.secure(d.target.url)) // a sequencer calls Saw in takeObservation
 		}
+		if a.Status == 304 && d.snapshot != nil && d.fetched == d.snapshot.valid.digest() && r.direct(d.target.url) {
+			po.app.Saw(d.key(), d.target.url, nil, false)
+		}
 		po.answered(d, a, r, verdict, now)
 	}}, m, h, a)
 	return true

@@ -207,5 +207,5 @@ func (rs *reports) sendChunks(to env.PeerID, w *pendingReport, offset int) {
 // feed look broken to all of its readers.
 func (rs *reports) signStatus(key overlay.ID, s State, declined bool) *coronapb.Message {
 	signed := rs.signer.Sign(wire.DomainReport, wire.Encode(&coronapb.PollStatus{Key: key[:], State: s.wire(), Declined: declined}))
-	return &coronapb.Message{Body: &coronapb.Message_Status{Status: &coronapb.StatusReport{Key: key[:], Status: signed.Raw}}}
+	return &coronapb.Message{Body: &coronapb.Message_Status{Status: &coronapb.StatusReport{Key: key[:], Status: signed.Raw, Record: rs.node.Proof()}}}
 }

@@ -9,6 +9,7 @@
 //	tidings-lab sim publishing    delivery of published items: without faults, under churn, loss and partitions, with droppers
 //	tidings-lab sim firehose      delivery of every new entry to every filter under churn
 //	tidings-lab sim trust         forged items that colluding members get past witnesses, and what witnesses cost
+//	tidings-lab sim aim           the owners of one chosen feed that an attacker gets, with each kind of ids
 //	tidings-lab bench nodes       whole nodes over real sockets
 //	tidings-lab bench deployment  cooperative polling over real sockets, compared with readers alone
 //	tidings-lab bench crawl       bytes that a crawler fetches and passes on from real feeds
@@ -67,6 +68,7 @@ type simCommand struct {
 	Firehose   firehoseCommand      `cmd:"" help:"Delivery of every new entry to every filter: missing, repeated and late ones."`
 	Publishing publishingCommand    `cmd:"" help:"Delivery of published items to all readers, with and without faults: delay, lost and repeated items."`
 	Table2     table2Command        `cmd:"" name:"table2" help:"Corona's Table 2: detection time and polls, by the paper's scheme and ours."`
+	Aim        aimCommand           `cmd:"" help:"An attacker who wants one feed: the owners that it gets, with each kind of ids."`
 	Trust      trustCommand         `cmd:"" help:"Witnesses against colluding liars: forged items shown as witnessed, delay of the marks, polls."`
 }
 

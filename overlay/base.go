@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -21,8 +22,11 @@ type base struct {
 	stats   Stats
 
 	self    *Contact
+	place   place // what the node's id as a member is made of
 	state   State
 	started time.Time
+
+	revocations revocationLists
 }
 
 // A task is an entry of the node's schedule. Its subject may be gone when its time comes.
@@ -50,7 +54,10 @@ const (
 	taskRowTimeout                   // a RowRequest is unanswered
 	taskCheckDepth                   // check whether the leaf still calls for another depth
 	taskDead                         // probe a peer that is remembered as dead
+	taskEntryPoints                  // take the next step of a check of the entry points
 	taskSave                         // save the current peers
+	taskCertificate                  // get a certificate, or news of authorities
+	taskSlot                         // a place that another member had may be free
 )
 
 // at schedules a task for a time, and after for a time from now.
@@ -83,7 +90,8 @@ func (b *base) encode(m *overlaypb.Message) []byte {
 	return f
 }
 
-// openRecords opens the records of a message. Invalid ones are counted and left out.
+// openRecords opens the records of a message. Invalid ones are counted and left out, and so are, without being
+// counted, those of members whose certificates have expired or were revoked.
 func (b *base) openRecords(records [][]byte) []*Contact {
 	contacts := make([]*Contact, 0, len(records))
 	for _, raw := range records {
@@ -92,7 +100,9 @@ func (b *base) openRecords(records [][]byte) []*Contact {
 			b.stats.Garbage++
 			continue
 		}
-		contacts = append(contacts, c)
+		if b.admitted(c) {
+			contacts = append(contacts, c)
+		}
 	}
 	return contacts
 }
@@ -113,7 +123,11 @@ const maxAhead = 24 * time.Hour
 
 // OpenRecord verifies a node's record that came with a message of a layer above.
 func (b *base) OpenRecord(raw []byte) (*Contact, error) {
-	return b.records.open(raw)
+	c, err := b.records.open(raw)
+	if err == nil && !b.admitted(c) {
+		return nil, fmt.Errorf("%w: its certificate has expired or was revoked", ErrRecord)
+	}
+	return c, err
 }
 
 // ID returns the node's own id.

@@ -19,6 +19,10 @@ type Config struct {
 	// share one. Default nil: the node has a private cache.
 	Records *Records
 
+	// Authority certifies members, if the node belongs to an authority of a network of certificates. Default nil: it does
+	// not.
+	Authority Authority
+
 	// Founder allows the node to be a network of its own until it finds other nodes. A node
 	// that remembers peers from an earlier run also starts alone if none of them answers for
 	// joinTimeout. If several nodes have it, several networks exist until these meet.
@@ -86,6 +90,7 @@ type Stats struct {
 	// maintaining the overlay
 	Carrying, CarryingBytes uint64
 	Garbage                 uint64 // messages that violated the protocol
+	Unproven                uint64 // members that were not reached at the addresses of their ids, or had to wait
 	Routed                  uint64 // payloads that this node started to route
 	Forwarded               uint64 // payloads forwarded for other nodes
 	Delivered               uint64 // payloads delivered as the root of their key

@@ -33,11 +33,18 @@ func (cs *counts) plausible(key ID, contacts []*Contact, want int) bool {
 	if size == 0 || len(contacts) == 0 {
 		return false
 	}
+	crowded := len(contacts) >= want && size*idSpaceShare(key, contacts[len(contacts)-1].ID) < float64(len(contacts))/maxCrowding
+	return !crowded && !sparse(key, contacts, want, size)
+}
+
+// sparse reports whether the given members are farther from key than the nearest want members of a
+// network of a size are.
+func sparse(key ID, contacts []*Contact, want int, size float64) bool {
 	if len(contacts) < want { // the network then has no other members
-		return poissonAtMost(len(contacts), size/sizeUncertainty) >= maxFalseAlarm
+		return poissonAtMost(len(contacts), size/sizeUncertainty) < maxFalseAlarm
 	}
 	expected := size * idSpaceShare(key, contacts[len(contacts)-1].ID) // number of members that should be as near
-	return poissonAtMost(len(contacts)-1, expected/sizeUncertainty) >= maxFalseAlarm && expected >= float64(len(contacts))/maxCrowding
+	return poissonAtMost(len(contacts)-1, expected/sizeUncertainty) < maxFalseAlarm
 }
 
 // membersMissing reports whether the members found by a lookup are so far apart that others
@@ -46,6 +53,8 @@ func (cs *counts) plausible(key ID, contacts []*Contact, want int) bool {
 // that depth.
 func (ls *lookups) membersMissing(l *lookup, contacts []*Contact) bool {
 	switch {
+	case l.only != nil:
+		return l.round == 1 // further routes begin at members that the only one has named
 	case !l.fromScratch:
 		return !ls.counts.plausible(l.key, contacts, l.want)
 	case ls.state != Alone || len(contacts) < l.want:

@@ -46,7 +46,10 @@
 //	rows.go          repairs rows and learns counts, one contact at a time;
 //	                 churn.go sets the rate by how often contacts die
 //	lookup.go        finds the members nearest to a key by disjoint routes, for
-//	                 callers that cannot trust single members; find.go answers
+//	                 callers that cannot trust single members; lookupstart.go chooses
+//	                 where they start, and find.go answers
+//	entrypoints.go   checks whether the network is the one that bootstrap nodes and
+//	                 members of an earlier run know
 //	hosts.go         the client's side: two members act for each client, which is
 //	                 in no table
 //

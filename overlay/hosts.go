@@ -33,6 +33,7 @@ func (j *join) attachedTo(p *peer) {
 	}
 	if j.state == Alone {
 		j.state = Attached
+		j.entryPoints.begin(j.found)
 		j.log.Info("attached to the network as a client", "id", j.self.ID.Short(), "host", p.contact.ID.Short())
 	}
 	if p.attached == env.Never {

@@ -43,6 +43,7 @@ type join struct {
 	pool        *pool
 	lookups     *lookups
 	memory      *memory
+	entryPoints *entryPoints
 	signer      *wire.Signer
 	search
 	offerCheck
@@ -77,8 +78,11 @@ func (j *join) Found(peer env.Peer) {
 		}
 		j.step()
 	case Active:
+		if j.leaf.Len() == 1 {
+			j.entryPoints.keepBootstraps(peer)
+		}
 		if j.peers.get(peer.ID) == nil {
-			j.liveness.probeOnce(&Contact{ID: NodeID(j.cfg.Network.Name, peer.ID), Peer: peer})
+			j.liveness.probeOnce(&Contact{ID: j.IDOf(peer.ID), Peer: peer})
 		}
 	}
 }
@@ -105,8 +109,11 @@ func (j *join) issue(addrs []string, member bool) {
 	if last := time.UnixMilli(int64(j.self.Issued)); !now.After(last) {
 		now = last.Add(time.Millisecond)
 	}
-	j.self = newRecord(j.cfg.Network.Name, j.signer, addrs, now, member)
-	j.leaf.Add(j.self)
+	was := j.self.ID
+	j.self = j.records.newRecord(j.signer, addrs, now, member, j.place)
+	if j.self.ID == was {
+		j.leaf.Add(j.self)
+	}
 	for _, p := range j.peers.all {
 		p.knowsMe, p.recordSent = false, false
 	}
@@ -115,7 +122,7 @@ func (j *join) issue(addrs []string, member bool) {
 
 // reset returns a former member to the state in which it knows nobody.
 func (j *join) reset() {
-	j.pool.add(j.self.ID, j.self.ID, j.leaf.Members())
+	j.pool.add(j.self.ID, j.self.ID, slices.DeleteFunc(slices.Clone(j.leaf.Members()), func(c *Contact) bool { return c.Peer.ID == j.self.Peer.ID }))
 	j.discardOffer()
 	j.askAllAgain()
 	j.leaf = newLeafSet(j.self, j.leaf.splitSize, j.leaf.mergeSize)
@@ -244,12 +251,24 @@ func (j *join) nextToAsk() (best env.Peer, ok bool) {
 		consider(c.ID, c.Peer)
 	}
 	for _, p := range j.found {
-		consider(NodeID(j.cfg.Network.Name, p.ID), p)
+		consider(j.IDOf(p.ID), p)
 	}
 	if ok {
 		j.asked[nearest] = true
 	}
 	return best, ok
+}
+
+// idOf returns the id of a peer that the node has asked. Its record may be in the pool only.
+func (j *join) idOf(peer env.PeerID) ID {
+	if j.Contact(peer) == nil {
+		for _, c := range j.pool.members {
+			if c.Peer.ID == peer {
+				return c.ID
+			}
+		}
+	}
+	return j.IDOf(peer)
 }
 
 func (j *join) sendFind(peer env.Peer) {
@@ -278,9 +297,10 @@ func (j *join) onNearby(p *peer, m *overlaypb.Nearby) {
 	if p.contact != nil {
 		contacts = append(contacts, p.contact)
 	}
-	j.pool.add(j.self.ID, NodeID(j.cfg.Network.Name, p.id), contacts)
+	by := j.idOf(p.id)
+	j.pool.add(j.self.ID, by, contacts)
 	switch {
-	case !m.Covers || j.self.ID.Common(NodeID(j.cfg.Network.Name, p.id)) < int(m.Depth):
+	case !m.Covers || j.self.ID.Common(by) < int(m.Depth):
 		if j.selfLookup == nil && j.self.Member {
 			j.lookUpSelf()
 		}
@@ -376,7 +396,7 @@ func (j *join) activate() {
 		j.detach(p)
 	}
 	j.tombstoneUnheard()
-	j.pool.keepBootstraps(j.found)
+	j.entryPoints.begin(j.found)
 	j.search, j.offerCheck = search{}, offerCheck{}
 	j.pool.clear()
 	j.tableUpkeep.quickRounds = 2

@@ -59,6 +59,20 @@ func (l *LeafSet) Has(id ID) *Contact {
 	return nil
 }
 
+// rival returns the member that has the place of another id in a network of address ids, or nil. In other networks there
+// are no rivals.
+func (l *LeafSet) rival(id ID) *Contact {
+	i, known := l.find(id)
+	switch {
+	case known:
+	case i > 0 && samePlace(l.members[i-1].ID, id):
+		return l.members[i-1]
+	case i < len(l.members) && samePlace(l.members[i].ID, id):
+		return l.members[i]
+	}
+	return nil
+}
+
 // Add adds a member, or replaces an older record of it. It reports whether the set of ids
 // grew.
 func (l *LeafSet) Add(c *Contact) bool {

@@ -68,6 +68,7 @@ type lookup struct {
 	want           int
 	done           func(found []*lookupMember)
 	startedAt      time.Time
+	only           *Contact        // the only member to start from; nil: the node's own contacts
 	fromScratch    bool            // ignores what the node knows of its leaf and starts from random members
 	members        []*lookupMember // the nearest to the key first
 	asked          int
@@ -168,6 +169,10 @@ func (ls *lookups) start() {
 		ls.queued = ls.queued[1:]
 		ls.active = append(ls.active, l)
 		l.startedAt = ls.clock.Now()
+		if l.only != nil {
+			ls.startRoutes(l)
+			continue
+		}
 		if ls.state == Active {
 			l.addMember(ls.self, 0).state = answered
 		}
@@ -193,56 +198,6 @@ func (ls *lookups) lookUpInLeaf(l *lookup) {
 	}
 	l.round = lookupRounds // there is no other place to start again from
 	l.ended = 1<<lookupRoutes - 1
-	ls.step(l)
-}
-
-// startRoutes gives each route a first member that has not been asked yet: those nearest to
-// the key, and members of the node's own leaf. The nearest may be liars that have got into the
-// table together. The leaf is known at first hand, and its members have other tables.
-func (ls *lookups) startRoutes(l *lookup) {
-	l.round++
-	l.ended = 0
-	for _, member := range l.members {
-		if member.routes = 0; member.route == confirming { // its answer was used in the last round
-			member.route = witnessing
-		}
-	}
-	var from []*Contact
-	if ls.state == Active {
-		from = ls.nearestKnown(l.key, len(ls.peers.all)+1)
-	} else {
-		from = slices.Clone(ls.pool.members)
-	}
-	if ls.state == Active && !l.fromScratch {
-		leaf := slices.DeleteFunc(slices.Clone(ls.leaf.Members()), func(c *Contact) bool { return c.ID == ls.self.ID })
-		ls.rand.Shuffle(len(leaf), func(i, j int) { leaf[i], leaf[j] = leaf[j], leaf[i] })
-		for i, c := range leaf[:min(len(leaf), leafRoutes)] {
-			from = slices.Insert(from, min(2*i+1, len(from)), c)
-		}
-	}
-	if l.fromScratch { // one liar may have named all of the nearest
-		ls.rand.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
-		if ls.state != Active {
-			ls.pool.interleave(from)
-		} else if len(ls.pool.bootstraps) > 0 { // one route starts outside the node's own contacts
-			from = slices.Insert(from, 0, ls.pool.bootstraps[ls.rand.IntN(len(ls.pool.bootstraps))])
-		}
-	}
-	route := 0
-	for _, c := range from {
-		if p := ls.peers.get(c.Peer.ID); c.ID == ls.self.ID || p != nil && p.suspect {
-			continue
-		}
-		if member := l.addMember(c, 1<<route); member.state == unasked {
-			ls.queryMember(l, member, route)
-			if route++; route == lookupRoutes {
-				break
-			}
-		}
-	}
-	for ; route < lookupRoutes; route++ {
-		l.ended |= 1 << route
-	}
 	ls.step(l)
 }
 
@@ -463,6 +418,9 @@ func (l *lookup) nearest() (members []*lookupMember, dead int, sure bool) {
 	for _, member := range l.members {
 		if member.state == silent {
 			dead++
+			continue
+		}
+		if displaceLast(members, member) {
 			continue
 		}
 		if len(members) == l.want {

@@ -123,6 +123,14 @@ func violation(m *overlaypb.Message) string {
 			return "dead: id"
 		}
 	case *overlaypb.Message_Leave:
+	case *overlaypb.Message_AuthorityNews:
+		if len(b.AuthorityNews.Revocations) > maxRevocations {
+			return "list of revocations too long"
+		}
+	case *overlaypb.Message_Renew:
+		if len(b.Renew.Certificate) > maxCertificate {
+			return "certificate too long"
+		}
 	default:
 		return "no body"
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/internal/env"
+	"tidings/internal/wire"
 )
 
 // neighbours are the peers that a node knows, and the places that they have: in its leaf, in its
@@ -47,6 +48,12 @@ func (ns *neighbours) ensureContact(c *Contact) *peer {
 		p.contact = c
 	case c.Issued > p.contact.Issued:
 		was := p.contact
+		if was.ID != c.ID && ns.leaf.Remove(was.ID) {
+			ns.leafChanged = true
+		}
+		if was.ID != c.ID {
+			ns.table.remove(p)
+		}
 		p.contact = c
 		p.knowsMe = false // after a restart it has forgotten this node
 		if was.Member && !c.Member {
@@ -128,6 +135,42 @@ func (ns *neighbours) Contact(id env.PeerID) *Contact {
 		return p.contact
 	}
 	return nil
+}
+
+// IDOf returns the id of a peer as its last record gives it. For a peer whose record the node does not have, it is the hash of the
+// peer's key, which is its id only in a network of key ids, or if it is a client.
+func (ns *neighbours) IDOf(peer env.PeerID) ID {
+	if peer == ns.self.Peer.ID {
+		return ns.self.ID
+	}
+	if c := ns.Contact(peer); c != nil {
+		return c.ID
+	}
+	return NodeID(ns.cfg.Network.Name, peer)
+}
+
+// Proof returns the node's record in a network whose ids do not follow from keys, for a message to a node that may not have
+// it; otherwise nil.
+func (ns *neighbours) Proof() []byte {
+	if ns.cfg.Network.IDs == wire.KeyIDs {
+		return nil
+	}
+	return ns.self.Raw
+}
+
+// IDWith returns the id of a peer, whose message came with its Proof.
+func (b *base) IDWith(peer env.PeerID, proof []byte) (ID, error) {
+	if len(proof) == 0 {
+		return NodeID(b.cfg.Network.Name, peer), nil
+	}
+	c, err := b.OpenRecord(proof)
+	if err == nil && c.Peer.ID != peer {
+		err = ErrRecord
+	}
+	if err != nil {
+		return ID{}, err
+	}
+	return c.ID, nil
 }
 
 // RTO returns the time after which an answer of a peer counts as missing.

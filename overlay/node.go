@@ -63,16 +63,20 @@ func (s State) String() string {
 // and changes of its surroundings to its components. Each component uses only those above it in
 // this list. A Node embeds them, so their exported methods are its own.
 type Node struct {
-	*neighbours              // the peers that the node knows, its leaf and its table
-	pool        *pool        // members heard of by a node without a place
-	*counts                  // the number of members below each prefix of its id
-	*liveness                // finds out who is alive, and gives members their places
-	tableUpkeep *tableUpkeep // finds contacts for the table
-	leafUpkeep  *leafUpkeep  // keeps the leaf the same as that of its other members
-	*lookups                 // searches for the members nearest to a key
-	*router                  // messages on their way
-	memory      *memory      // peers in the store
-	*join                    // gets the node its place
+	*neighbours                   // the peers that the node knows, its leaf and its table
+	pool         *pool            // members heard of by a node without a place
+	*counts                       // the number of members below each prefix of its id
+	*liveness                     // finds out who is alive, and gives members their places
+	tableUpkeep  *tableUpkeep     // finds contacts for the table
+	leafUpkeep   *leafUpkeep      // keeps the leaf the same as that of its other members
+	*lookups                      // searches for the members nearest to a key
+	*router                       // messages on their way
+	memory       *memory          // peers in the store
+	*entryPoints                  // checks whether the network is what others know, too
+	*join                         // gets the node its place
+	admissions   *admissions      // the node's certificate, and what authorities have revoked
+	proofs       *proofs          // which members were reached at their addresses
+	takenUntil   [slots]time.Time // when the slots of the node's block may be free again; zero: now
 
 	reachable []string // addresses at which it was dialled back; nil: not reachable, or not known yet
 }
@@ -83,9 +87,9 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 		cfg: cfg.withDefaults(), clock: e.Clock, net: e.Network, rand: e.Rand, log: e.Log, records: cfg.Records, started: e.Clock.Now(),
 	}
 	if b.records == nil {
-		b.records = NewRecords(cfg.Network.Name, verify, ownRecords)
+		b.records = NewRecords(cfg.Network, verify, ownRecords)
 	}
-	b.self = newRecord(cfg.Network.Name, signer, nil, b.started, false)
+	b.self = b.records.newRecord(signer, nil, b.started, false, place{})
 	n := &Node{neighbours: newNeighbours(b), pool: &pool{}}
 	n.counts = &counts{neighbours: n.neighbours, pool: n.pool}
 	n.liveness = newLiveness(n.neighbours)
@@ -94,14 +98,22 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 	n.lookups = newLookups(n.counts, n.liveness, n.pool)
 	n.router = newRouter(n.liveness, n.tableUpkeep, n.leafUpkeep, &receipts{counts: n.counts, lookups: n.lookups, signer: signer, verify: verify})
 	n.memory = &memory{neighbours: n.neighbours, store: e.Store}
+	n.entryPoints = &entryPoints{
+		neighbours: n.neighbours, pool: n.pool, counts: n.counts, liveness: n.liveness, lookups: n.lookups, memory: n.memory,
+	}
 	n.join = &join{
 		neighbours: n.neighbours, liveness: n.liveness, tableUpkeep: n.tableUpkeep, leafUpkeep: n.leafUpkeep,
-		router: n.router, pool: n.pool, lookups: n.lookups, memory: n.memory, signer: signer,
+		router: n.router, pool: n.pool, lookups: n.lookups, memory: n.memory,
+		entryPoints: n.entryPoints, signer: signer,
 	}
+	n.proofs = &proofs{base: b, prover: e.Prover, young: map[env.PeerID]proof{}, proving: map[env.PeerID][]byte{}}
+	n.admissions = &admissions{base: b, store: e.Store, lookups: n.lookups, neighbour: n.neighbours, changed: n.settle}
 	if n.memory.load() {
 		n.join.issue(nil, false)
 	}
+	n.admissions.load()
 	n.at(n.started, task{kind: taskJoin})
+	n.entryPoints.schedule(env.Jitter(n.rand, entrySoon))
 	n.after(env.Jitter(n.rand, n.cfg.WatchInterval), task{kind: taskWatch})
 	n.after(env.Jitter(n.rand, deadInterval), task{kind: taskDead})
 	n.after(env.Jitter(n.rand, n.cfg.SaveInterval), task{kind: taskSave})
@@ -159,6 +171,7 @@ func (n *Node) do(t task, at, now time.Time) {
 	case taskWatch:
 		next := n.liveness.watch(now)
 		n.expireClients(now)
+		n.expireMembers()
 		n.at(next, task{kind: taskWatch})
 	case taskGossip:
 		n.liveness.gossipLeaf()
@@ -182,8 +195,16 @@ func (n *Node) do(t task, at, now time.Time) {
 		n.leafUpkeep.checkDepth(now)
 	case taskDead:
 		n.liveness.probeDead()
+	case taskEntryPoints:
+		if n.entryPoints.nextAt.Equal(at) {
+			n.entryPoints.step()
+		}
 	case taskSave:
 		n.memory.savePeriodically()
+	case taskCertificate:
+		n.admissions.step()
+	case taskSlot:
+		n.settle()
 	}
 }
 
@@ -194,25 +215,7 @@ func (n *Node) Reachable(addrs []string) {
 		return
 	}
 	n.reachable = slices.Clone(addrs)
-	member := addrs != nil
-	was := n.self.Member
-	if was != member {
-		n.join.discardOffer()
-		n.join.askAllAgain()
-	}
-	if was && !member && n.state != Alone {
-		n.Leave()
-		n.join.reset()
-	}
-	n.join.issue(addrs, member)
-	if member && was {
-		n.join.Moved()
-	}
-	if member && !was && n.state == Attached {
-		n.pool.add(n.self.ID, n.self.ID, n.Hosts())
-		n.state = Alone
-	}
-	n.join.step()
+	n.settle()
 }
 
 // Receive takes one overlay message from a peer.
@@ -241,7 +244,11 @@ func (n *Node) Receive(from env.PeerID, body []byte) error {
 	if p == nil {
 		p = n.ensurePeer(from)
 	}
+	if !n.accepts(p, body) {
+		return nil
+	}
 	n.liveness.heardFrom(p)
+	n.entryPoints.heard(p)
 	garbage := n.stats.Garbage
 	n.dispatch(p, m)
 	n.forget(p)
@@ -275,10 +282,17 @@ func (n *Node) dispatch(p *peer, m *overlaypb.Message) {
 		n.liveness.onDead(p, b.Dead)
 	case *overlaypb.Message_Leave:
 		n.onLeave(p)
+	case *overlaypb.Message_AuthorityNews:
+		if !n.admissions.onNews(p, b.AuthorityNews) {
+			n.stats.Garbage++
+		}
+	case *overlaypb.Message_Renew:
+		n.admissions.onRenew(p, b.Renew)
 	}
 }
 
 func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
+	n.admissions.compare(p, m.Revocations)
 	if m.Reply {
 		answer := m.Nonce == p.nonce && m.Nonce != 0
 		if answer {

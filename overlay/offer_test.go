@@ -15,8 +15,8 @@ func TestOneSelfLookupRouteBeginsAtABootstrapMember(t *testing.T) {
 	door, named := l.actor(1), l.actor(2)
 	n.pool.members = []*Contact{named.contact, door.contact}
 	n.join.found = []env.Peer{door.contact.Peer}
-	n.pool.keepBootstraps(n.join.found)
-	n.pool.keepBootstraps(n.join.found) // the node joins again
+	n.pool.keepBootstraps(n.cfg.Network.Name, n.join.found)
+	n.pool.keepBootstraps(n.cfg.Network.Name, n.join.found) // the node joins again
 	if len(n.pool.bootstraps) != 1 || n.pool.bootstraps[0] != door.contact {
 		t.Fatalf("%d bootstrap members", len(n.pool.bootstraps))
 	}

@@ -70,6 +70,8 @@ func (lv *liveness) sendProbe(p *peer) {
 		Digest:     lv.leaf.Digest(),
 		Decided:    lv.leaf.decided,
 		Attach:     p.isHost && lv.state != Active,
+
+		Revocations: lv.revocations.digest,
 	}
 	if !p.knowsMe && p.contact != nil { // neither node may know the other
 		m.KnownIssued = uint32(p.contact.Issued)
@@ -85,6 +87,8 @@ func (lv *liveness) probeReply(m *overlaypb.Probe, granted bool) *overlaypb.Mess
 		Digest:  lv.leaf.Digest(),
 		Decided: lv.leaf.decided,
 		Attach:  granted,
+
+		Revocations: lv.revocations.digest,
 	}}}
 	if m.WantRecord {
 		r.Record = lv.self.Raw

@@ -100,7 +100,7 @@ func TestPeersAreRememberedAcrossARestart(t *testing.T) {
 		}
 	}
 	issued := n.Self().Issued
-	remembered, err := Remembered(l, l.network.Name, wire.NewVerifier(l.hash))
+	remembered, err := Remembered(l, l.network, wire.NewVerifier(l.hash))
 	if err != nil || len(remembered) != len(met) || n.Stats().Known != len(met) {
 		t.Fatalf("%d of %d remembered, %v", len(remembered), len(met), err)
 	}
@@ -164,6 +164,39 @@ func TestOldestRememberedPeersAreDeletedFirst(t *testing.T) {
 	for _, c := range remembered {
 		if l.now.Sub(time.UnixMilli(int64(c.Issued))) >= maxRemembered*time.Millisecond {
 			t.Errorf("a peer of %v ago is remembered", l.now.Sub(time.UnixMilli(int64(c.Issued))))
+		}
+	}
+}
+
+// As long as nobody has confirmed the network, its members cannot make the node forget those of its earlier run.
+func TestMembersOfAnEarlierRunOutlastAFalseNetwork(t *testing.T) {
+	for _, trusted := range []bool{false, true} {
+		l := newLab(t)
+		n := l.member()
+		known := func(first, count int, keep func(c *Contact)) {
+			for i := range count {
+				l.now = l.now.Add(time.Millisecond)
+				keep(newRecord(l.network.Name, l.actor(first+i).signer, nil, l.now, true))
+			}
+		}
+		known(1, 150, func(c *Contact) {
+			n.memory.remembered = append(n.memory.remembered, c)
+			n.memory.noteSaved(c)
+		})
+		n.memory.trusted = trusted
+		for round := range 3 { // each time, the network has other members
+			n.leaf.members = []*Contact{n.self}
+			known(1000*(round+1), 250, func(c *Contact) { n.leaf.members = append(n.leaf.members, c) })
+			n.memory.save()
+		}
+		kept := 0
+		for _, c := range n.memory.remembered {
+			if hasContact(n.memory.saved, c) {
+				kept++
+			}
+		}
+		if want := map[bool]int{false: maxRemembered / 2, true: 0}[trusted]; kept != want || len(n.memory.saved) != maxRemembered {
+			t.Errorf("trusted %v: %d of %d are kept, want %d", trusted, kept, len(n.memory.saved), want)
 		}
 	}
 }

@@ -8,11 +8,10 @@ import (
 // because a member receives the same record again and again. Nodes that run in one goroutine
 // can share one Records, and with it their contacts.
 type Records struct {
-	network string
-	verify  wire.Verifier
-	limit   int
-	young   map[string]*Contact // by record
-	old     map[string]*Contact // the previous content of young, from when it was full
+	identities
+	limit int
+	young map[string]*Contact // by record
+	old   map[string]*Contact // the previous content of young, from when it was full
 }
 
 // ownRecords is the size of the cache of a single node: several times the number of its peers.
@@ -20,8 +19,8 @@ const ownRecords = 512
 
 // NewRecords returns an empty cache that keeps at least the last limit records, and at most
 // twice as many.
-func NewRecords(network string, verify wire.Verifier, limit int) *Records {
-	return &Records{network: network, verify: verify, limit: limit, young: map[string]*Contact{}}
+func NewRecords(network wire.Network, verify wire.Verifier, limit int) *Records {
+	return &Records{identities: newIdentities(network, verify), limit: limit, young: map[string]*Contact{}}
 }
 
 // open verifies and decodes a record. The contact does not keep raw.
@@ -32,7 +31,7 @@ func (r *Records) open(raw []byte) (*Contact, error) {
 	c := r.old[string(raw)]
 	if c == nil {
 		var err error
-		if c, err = openRecord(r.network, r.verify, raw); err != nil {
+		if c, err = r.openRecord(raw); err != nil {
 			return nil, err
 		}
 	}

@@ -20,7 +20,7 @@ const maxRemembered = 200
 
 // Remembered returns the members that a node of a network saved in a store, in the order of
 // their ids. A node can try to join through them.
-func Remembered(s env.Store, network string, verify wire.Verifier) ([]*Contact, error) {
+func Remembered(s env.Store, network wire.Network, verify wire.Verifier) ([]*Contact, error) {
 	return remembered(s, NewRecords(network, verify, maxRemembered))
 }
 
@@ -41,6 +41,7 @@ type memory struct {
 	store      env.Store
 	remembered []*Contact // members remembered from an earlier run
 	saved      []*Contact // records in the store, in the order of their ids
+	trusted    bool       // the last check of the entry points found nothing wrong
 }
 
 // load reads what an earlier run of the node saved. It reports whether there was one, so that
@@ -81,11 +82,17 @@ func (mem *memory) savePeriodically() {
 }
 
 // save saves the members that the node has to do with, if they have changed. If the store holds too
-// many, the oldest records are deleted.
+// many, the oldest records are deleted. As long as the network may be a false one, its members get at
+// most half of the store, and those of the earlier run are deleted last: otherwise liars could make
+// the node forget everybody else.
 func (mem *memory) save() {
 	others := slices.DeleteFunc(slices.Clone(mem.leaf.Members()), func(c *Contact) bool { return c.ID == mem.self.ID })
 	now := slices.Concat(others, mem.Contacts(), mem.Hosts())
-	now = now[:min(len(now), maxRemembered)]
+	most := maxRemembered
+	if !mem.trusted {
+		most /= 2
+	}
+	now = now[:min(len(now), most)]
 	var ops []env.Op
 	for _, c := range now {
 		if mem.noteSaved(c) {
@@ -96,8 +103,14 @@ func (mem *memory) save() {
 		old := slices.DeleteFunc(slices.Clone(mem.saved), func(c *Contact) bool {
 			return slices.ContainsFunc(now, func(o *Contact) bool { return o.ID == c.ID })
 		})
+		last := func(c *Contact) int {
+			if !mem.trusted && hasContact(mem.remembered, c) {
+				return 1
+			}
+			return 0
+		}
 		slices.SortFunc(old, func(a, b *Contact) int {
-			return cmp.Or(cmp.Compare(a.Issued, b.Issued), compare(a.ID, b.ID))
+			return cmp.Or(last(a)-last(b), cmp.Compare(a.Issued, b.Issued), compare(a.ID, b.ID))
 		})
 		old = old[:min(over, len(old))]
 		for _, c := range old {

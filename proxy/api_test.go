@@ -91,7 +91,7 @@ func TestListHasTheKeysThatScriptsRelyOn(t *testing.T) {
 	}
 	var status map[string]any
 	b.call("GET", "status", "", &status)
-	for _, key := range strings.Fields("id peer_id addresses peers estimate_n channels_owned channels_polled subscriptions uptime_s version network scheme lambda clusters") {
+	for _, key := range strings.Fields("id peer_id addresses peers estimate_n channels_owned channels_polled subscriptions uptime_s version network scheme lambda clusters entry_points") {
 		if _, ok := status[key]; !ok {
 			t.Errorf("status has no %s", key)
 		}

@@ -178,6 +178,8 @@ type Status struct {
 	// last heard from one.
 	CutOff      bool       `json:"cut_off"`
 	CutOffSince *time.Time `json:"cut_off_since"`
+	// EntryPoints says whether the network is the one that the node's entry points know.
+	EntryPoints EntryPoints `json:"entry_points"`
 	// RejectedItems holds the latest items of publishers that this node has rejected.
 	RejectedItems []RejectedItem `json:"refused"`
 }

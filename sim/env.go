@@ -29,8 +29,8 @@ func (h *Host) env() env.Env {
 		Rand:    rand.New(&nodeRNG),
 		Log:     slog.New(virtualTimeHandler{h.world.config.Log, h.clock}).With("host", h.Index()),
 	}
-	if len(h.world.lanes) == 1 { // topics are not supported across lanes
-		e.Topics = d
+	if len(h.world.lanes) == 1 { // neither topics nor proofs are supported across lanes
+		e.Topics, e.Prover = d, d
 	}
 	return e
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
+	"slices"
 	"time"
 
 	"tidings/internal/env"
@@ -22,6 +24,10 @@ type HostConfig struct {
 	// Open hosts can be dialled. Other hosts are behind a NAT: they receive frames only over links
 	// that they opened.
 	Open bool
+	// Key is the machine's identity. Default: one of its own.
+	Key ed25519.PrivateKey
+	// IP is the IPv4 address of the machine. Default: one in a block of addresses, and of a provider, of its own.
+	IP netip.Addr
 	// ClockOffset is how far the host's clock is ahead of the world's.
 	ClockOffset time.Duration
 }
@@ -80,7 +86,10 @@ func (w *World) Host(c HostConfig) *Host {
 	for b := range seed {
 		seed[b] = byte(keyRNG.Uint64())
 	}
-	key := ed25519.NewKeyFromSeed(seed[:])
+	key := c.Key
+	if key == nil {
+		key = ed25519.NewKeyFromSeed(seed[:])
+	}
 	h := &Host{
 		world:       w,
 		clockOffset: int64(c.ClockOffset),
@@ -88,7 +97,7 @@ func (w *World) Host(c HostConfig) *Host {
 		index:       int32(i),
 		key:         key,
 		id:          wire.PeerIDOf(key.Public().(ed25519.PublicKey)),
-		addr:        addrOf(i),
+		addr:        addrOf(i, c.IP),
 		links:       map[int32]*link{},
 		offences:    map[int32]*offenceRecord{},
 		linkRNG:     newRNG(w.config.Seed, forLinks, i, 0), topicRNG: newRNG(w.config.Seed, forTopics, i, 0),
@@ -102,20 +111,59 @@ func (w *World) Host(c HostConfig) *Host {
 	return h
 }
 
-// addrOf returns the address of a host.
-func addrOf(index int) string {
-	return string(binary.BigEndian.AppendUint32([]byte(addrPrefix), uint32(index)))
+// addrOf returns the address of a host: the beginning of a multiaddr with an IPv4 address, and the last 16 bits of the host's
+// index, which take the place of a port.
+func addrOf(index int, ip netip.Addr) string {
+	if !ip.IsValid() {
+		ip = netip.AddrFrom4([4]byte{byte(1 + index>>8), byte(index), 1, 1})
+	}
+	four := ip.As4()
+	return string(binary.BigEndian.AppendUint16(append([]byte{ip4Code}, four[:]...), uint16(index)))
 }
 
-// indexOf returns the index of the host with an address.
+// indexOf returns the last 16 bits of the index of the host with an address.
 func indexOf(addr string) (int, bool) {
-	if len(addr) != len(addrPrefix)+4 || addr[:len(addrPrefix)] != addrPrefix {
+	if len(addr) != 7 || addr[0] != ip4Code {
 		return 0, false
 	}
-	return int(binary.BigEndian.Uint32([]byte(addr[len(addrPrefix):]))), true
+	return int(binary.BigEndian.Uint16([]byte(addr[5:]))), true
 }
 
-const addrPrefix = "sim"
+// ip4Code begins a multiaddr with an IPv4 address.
+const ip4Code = 4
+
+// IP returns the IP address of the host.
+func (h *Host) IP() netip.Addr { return netip.AddrFrom4([4]byte([]byte(h.addr[1:5]))) }
+
+// Move gives the machine another IP address. A little later its node is told that it was dialled back there.
+func (h *Host) Move(ip netip.Addr) {
+	h.world.checkNotNested("Move")
+	h.addr = addrOf(h.Index(), ip)
+	if h.open && h.node != nil {
+		h.lane.schedule(h.lane.now+int64(dialBackDelay), h, eventReachable, 0)
+	}
+}
+
+// Prove implements env.Prover: a peer that is up and can be dialled at one of the addresses has proven it, at once if there is a
+// link, otherwise after a handshake and a round trip. Hosts of other lanes are not looked at.
+func (d *hostEnv) Prove(p env.Peer, done func(addr string)) {
+	if d.expired() {
+		return
+	}
+	h := d.host
+	l, peer := h.lane, h.world.hostOf(&p)
+	wait, addr := int64(proveTimeout), ""
+	if peer != nil && peer.node != nil && peer.open && !h.cannotHear(peer) && !peer.cannotHear(h) && slices.Contains(p.Addrs, peer.addr) {
+		wait, addr = 4*int64(h.world.config.Topology(min(h.Index(), peer.Index()), max(h.Index(), peer.Index()))), peer.addr
+		if l := h.links[peer.index]; l != nil && !l.idle(h.lane.now) {
+			wait = 0
+		}
+	}
+	l.schedule(l.now+max(wait, 1), h, eventComputed, l.callbacks.Put(func() { done(addr) }))
+}
+
+// proveTimeout is how long a host waits for a machine that does not answer.
+const proveTimeout = 5 * time.Second
 
 // Index returns the host's position in World.Hosts.
 func (h *Host) Index() int { return int(h.index) }

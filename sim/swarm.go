@@ -17,6 +17,8 @@ import (
 type SwarmConfig struct {
 	World   Config
 	Network wire.Network
+	// Authority admits the members of a network of certificates; see Authority.
+	Authority *Authority
 	// Tune, if set, may change the configuration of each node before it boots.
 	Tune func(*node.Config)
 }
@@ -89,7 +91,10 @@ func NewSwarm(c SwarmConfig) *Swarm {
 		byID:   map[overlay.ID]*Peer{},
 		groups: map[overlay.ID]bool{},
 	}
-	s.records = overlay.NewRecords(c.Network.Name, s.verify, 1<<20)
+	if c.Authority != nil {
+		c.Authority.signer = wire.NewSigner(c.Authority.key, hash)
+	}
+	s.records = overlay.NewRecords(c.Network, s.verify, 1<<20)
 	if c.World.Origin == nil {
 		c.World.Origin = s.serve
 	}
@@ -113,13 +118,31 @@ func (s *Swarm) every(d time.Duration, do func()) {
 
 // Add adds a host, open or behind a NAT, that is told of the peers via when it boots. Without any
 // it founds the network. It is down until Start.
-func (s *Swarm) Add(open bool, via ...*Peer) *Peer {
-	p := &Peer{Host: s.World.Host(HostConfig{Open: open}), swarm: s, groups: map[overlay.ID]int{}, subscriptions: map[string]*subscription{}, bootstrap: via}
-	p.id = overlay.NodeID(s.config.Network.Name, p.Host.ID())
+func (s *Swarm) Add(open bool, via ...*Peer) *Peer { return s.AddHost(HostConfig{Open: open}, via...) }
+
+// AddHost does the same for a host that the caller describes.
+func (s *Swarm) AddHost(c HostConfig, via ...*Peer) *Peer {
+	p := &Peer{Host: s.World.Host(c), swarm: s, groups: map[overlay.ID]int{}, subscriptions: map[string]*subscription{}, bootstrap: via}
+	p.id = s.idOf(p)
 	s.members = append(s.members, p)
 	s.byID[p.id] = p
+	s.byID[overlay.NodeID(s.config.Network.Name, p.Host.ID())] = p // its id if it is a client
 	s.insertByID(p)
 	return p
+}
+
+// idOf returns the id that a peer gets if its place is free. In a network of certificates it is drawn by the network's
+// authority.
+func (s *Swarm) idOf(p *Peer) overlay.ID {
+	name, peer := s.config.Network.Name, p.Host.ID()
+	switch {
+	case !p.open || s.config.Network.IDs == wire.KeyIDs:
+	case s.config.Network.IDs == wire.AddressIDs:
+		return overlay.AddressID(name, overlay.BlockOf(p.IP()), overlay.FirstSlot(peer), peer)
+	case s.config.Authority != nil:
+		return s.config.Authority.ID(peer)
+	}
+	return overlay.NodeID(name, peer)
 }
 
 // Peers returns all peers, up or down, in the order in which they were added.
@@ -151,6 +174,9 @@ func (p *Peer) Start() {
 		cfg := node.DefaultConfig(p.swarm.config.Network)
 		cfg.Overlay.Founder = len(p.bootstrap) == 0
 		cfg.Overlay.Records = p.swarm.records
+		if a := p.swarm.config.Authority; a != nil && p.Index() == 0 {
+			cfg.Overlay.Authority = a
+		}
 		cfg.Corona.ExemptPrivate = true // because the simulated origins are at private addresses
 		if p.filterState != nil {
 			p.filterState.reset()

@@ -21,6 +21,7 @@ type grammar struct {
 	Open    openCommand    `cmd:"" group:"The node:" help:"Print an address that opens the node's pages in your browser."`
 	Status  statusCommand  `cmd:"" group:"The node:" help:"Show the node and its network."`
 	Doctor  doctorCommand  `cmd:"" group:"The node:" help:"List problems and what to do about them."`
+	Network networkCommand `cmd:"" group:"The node:" help:"Create a network whose members need certificates, and admit members."`
 	Version versionCommand `cmd:"" group:"The node:" help:"Show the version."`
 
 	Healthcheck healthcheckCommand `cmd:"" group:"The node:" help:"Check whether the node answers."`

@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"tidings/internal/authority"
 	"tidings/internal/daemon"
 	"tidings/internal/publisher"
 	"tidings/overlay/libp2p"
@@ -29,6 +30,7 @@ type runCommand struct {
 	Bootstrap           []string `placeholder:"MULTIADDR" help:"Address of a node of the network to join, which that node prints after \"peer\". May be repeated."`
 	MDNS                bool     `name:"mdns" help:"Find other nodes in the local network by multicast DNS."`
 	Network             string   `placeholder:"NAME" help:"Name of the network to join or to found (tidings)."`
+	Authority           string   `placeholder:"DIR" help:"Directory of an authority, from tidings network create. The node admits members for it, and founds its network if it has none."`
 	AllowPrivateOrigins bool     `help:"Also poll feeds at private addresses. If this node founds a network, its nodes may have private addresses."`
 	Filter              bool     `help:"Match searches against all feeds of the network, not only against your subscriptions."`
 	KeywordItems        int      `default:"10" placeholder:"N" help:"Number of articles in the feed of a search, 1 to 200 (${default}). Each takes four bytes of memory per query."`
@@ -160,6 +162,12 @@ func (c *runCommand) config() (daemon.Config, error) {
 		return d, usageError{error: err}
 	}
 	given := c.NetworkFlags.givenFlags()
+	if c.Authority != "" {
+		if len(given) > 0 {
+			return d, usagef("give either --authority, whose network has its parameters already, or %s", strings.Join(given, ", "))
+		}
+		return c.withAuthority(d)
+	}
 	if len(given) > 0 && len(c.Bootstrap) > 0 {
 		return d, usagef("give either --bootstrap, to join a network, or %s, to found one", strings.Join(given, ", "))
 	}
@@ -179,6 +187,28 @@ func (c *runCommand) config() (daemon.Config, error) {
 	}
 	n.PrivateAddresses = c.AllowPrivateOrigins
 	d.Found, d.SettingSources = &n, c.sources
+	return d, nil
+}
+
+// withAuthority returns the configuration of a node of an authority. Without --bootstrap it founds the network that was
+// created with the authority.
+func (c *runCommand) withAuthority(d daemon.Config) (daemon.Config, error) {
+	dir, err := authority.Open(c.Authority)
+	if err != nil {
+		return d, err
+	}
+	d.Authority = dir
+	n, ok, err := dir.Network()
+	switch {
+	case err != nil:
+		return d, err
+	case ok && c.Network != "" && c.Network != n.Name:
+		return d, usagef("--network %q: the network of the authority in %s is %q", c.Network, c.Authority, n.Name)
+	case ok && len(c.Bootstrap) == 0 && !c.MDNS:
+		d.Found = &n
+	default:
+		d.Network = c.Network
+	}
 	return d, nil
 }
 

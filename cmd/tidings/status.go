@@ -43,6 +43,7 @@ func statusTable(st proxy.Status, t terminal, now time.Time) string {
 	line("network", st.Network, bold)
 	line("scheme", st.Scheme, plainText)
 	line("settings", settingsOf(st), plainText)
+	line("ids", proxy.IDsText(st.Settings), plainText)
 	line("members", membersText(st.EstimateN), plainText)
 	line("peers", strconv.Itoa(st.Peers)+" connected", plainText)
 	line("subscriptions", strconv.Itoa(st.Subscriptions), plainText)
@@ -81,6 +82,9 @@ func statusTable(st proxy.Status, t terminal, now time.Time) string {
 func settingsOf(st proxy.Status) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(st.Settings)) {
+		if st.Settings[name] == "" {
+			continue // a network without authorities
+		}
 		parts = append(parts, name+" "+st.Settings[name])
 	}
 	return strings.Join(parts, ", ")

@@ -962,6 +962,7 @@ type StatusReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Status        []byte                 `protobuf:"bytes,2,opt,name=status,proto3" json:"status,omitempty"` // PollStatus in an envelope of the poller, domain tidings/report/1; at most 8 KiB
+	Record        []byte                 `protobuf:"bytes,3,opt,name=record,proto3" json:"record,omitempty"` // the poller's own record, in a network whose ids are not made of keys; at most 1 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1006,6 +1007,13 @@ func (x *StatusReport) GetKey() []byte {
 func (x *StatusReport) GetStatus() []byte {
 	if x != nil {
 		return x.Status
+	}
+	return nil
+}
+
+func (x *StatusReport) GetRecord() []byte {
+	if x != nil {
+		return x.Record
 	}
 	return nil
 }
@@ -1519,10 +1527,11 @@ const file_corona_proto_rawDesc = "" +
 	"\n" +
 	"limited_ms\x18\x06 \x01(\x04R\tlimitedMs\x12\x18\n" +
 	"\afailing\x18\a \x01(\rR\afailing\x12\x12\n" +
-	"\x04head\x18\b \x01(\x06R\x04head\"8\n" +
+	"\x04head\x18\b \x01(\x06R\x04head\"P\n" +
 	"\fStatusReport\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
-	"\x06status\x18\x02 \x01(\fR\x06status\"g\n" +
+	"\x06status\x18\x02 \x01(\fR\x06status\x12\x16\n" +
+	"\x06record\x18\x03 \x01(\fR\x06record\"g\n" +
 	"\n" +
 	"PollStatus\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12+\n" +

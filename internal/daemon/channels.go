@@ -103,6 +103,7 @@ func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 		c.Subscribers = max(c.Subscribers, v.Weight)
 	}
 	defer addKeyState(&c, s)
+	defer addProblem(&c, s) // after the others, except for a changed key
 	defer addSilence(&c, s) // after addMissing
 	defer addMissing(&c, s)
 	polls, known := pollStateOf(l.node, s, time.Now())
@@ -242,6 +243,23 @@ func addSilence(c *proxy.Channel, s feedtree.Subscription) {
 	c.Do = "if this lasts, also read the feed without tidings: " + c.URL
 }
 
+// stateProblem is the state of a feed whose log differs from what this node has seen at the web server.
+const stateProblem = "problem"
+
+// addProblem adds a warning about a log that differs from the web server.
+func addProblem(c *proxy.Channel, s feedtree.Subscription) {
+	p := s.Problem
+	if p == nil {
+		return
+	}
+	first, last := p.First.UTC().Format(time.DateTime), p.Last.UTC().Format(time.DateTime)
+	c.State, c.Since = stateProblem, proxy.OptionalTime(p.Last)
+	if c.Error = fmt.Sprintf("the network shows %q as an item of this feed, and this node did not find it at the web server at %s UTC and at %s UTC: most of the nodes that keep the feed may lie", p.Title, first, last); p.Lacked {
+		c.Error = fmt.Sprintf("the web server showed this node the item %q at %s UTC and at %s UTC, and the network does not have it: most of the nodes that keep the feed may lie", p.Title, first, last)
+	}
+	c.Do = "read the feed without tidings: " + c.URL
+}
+
 // addSlot adds this node's own part in the polls of a channel.
 func (l *channelList) addSlot(c *proxy.Channel, key overlay.ID, p *pollState) {
 	slot, ok := l.node.Corona.Slot(key)
@@ -362,7 +380,7 @@ func pollerStatus(n *node.Node, s feedtree.Subscription, now time.Time) (aliveUn
 	if !ok || v.Epoch == nil || o.State() != overlay.Active {
 		return s.Confirmed, false
 	}
-	if o.Leaf().Has(overlay.NodeID(o.Network(), v.Epoch.Sequencer)) != nil {
+	if o.Leaf().Has(o.IDOf(v.Epoch.Sequencer)) != nil {
 		return now, false
 	}
 	return s.Confirmed, o.Leaf().Covers(s.Key)

@@ -15,6 +15,7 @@ import (
 	"tidings/internal/check"
 	"tidings/internal/fetch"
 	"tidings/internal/wire"
+	"tidings/overlay"
 	"tidings/overlay/libp2p"
 	"tidings/overlay/scribe"
 	"tidings/proxy"
@@ -24,6 +25,12 @@ const (
 	defaultHTTP = "127.0.0.1:8190"
 	noHTTP      = "none"
 )
+
+// An Authority admits members of a network of certificates.
+type Authority interface {
+	// Signing returns the authority of a node in its network, or an error if the network does not know it.
+	Signing(n wire.Network, hash wire.Hash, node ed25519.PublicKey) (overlay.Authority, error)
+}
 
 // Config says where a node lives and what it does. A zero field means its default.
 type Config struct {
@@ -37,6 +44,9 @@ type Config struct {
 	// "the flag --owners". Settings that are not listed have their defaults, from which the network of an
 	// existing node may differ. Default nil: all were given.
 	SettingSources map[string]string
+	// Authority makes the node one of an authority of a network of certificates: it certifies members. Default nil: it is
+	// an ordinary node.
+	Authority Authority
 	// Network is the name of the network to join. Default empty: the network of the first peer.
 	Network string
 	// Bootstrap holds multiaddrs of peers to join through, each ending in /p2p/ and a peer id. Only the first

@@ -40,6 +40,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	crand "crypto/rand"
 	"errors"
 	"fmt"
@@ -198,7 +199,7 @@ func (d *Daemon) open() (err error) {
 		Log:              d.log,
 	}
 	if c.Descriptor != nil {
-		known, err := overlay.Remembered(d.disk, d.dataDir.network.Name, wire.NewVerifier(wire.HashOf(c.Descriptor)))
+		known, err := overlay.Remembered(d.disk, d.dataDir.network, wire.NewVerifier(wire.HashOf(c.Descriptor)))
 		if err != nil {
 			return fmt.Errorf("read known peers: %w", err)
 		}
@@ -301,6 +302,11 @@ func (d *Daemon) join(ctx context.Context) error {
 	hash := wire.HashOf(descriptor)
 	c := node.DefaultConfig(d.dataDir.network)
 	c.Overlay.Founder = d.dataDir.Founder
+	if d.config.Authority != nil {
+		if c.Overlay.Authority, err = d.config.Authority.Signing(d.dataDir.network, hash, d.dataDir.key.Public().(ed25519.PublicKey)); err != nil {
+			return err
+		}
+	}
 	c.Corona.ExemptPrivate = d.config.AllowPrivateOrigins && d.config.Compression == 0
 	c.Corona.Compression = d.config.Compression
 	c.Firehose = firehose.Config{Shards: firehose.DefaultShards, Filter: d.config.Filter}
@@ -308,6 +314,7 @@ func (d *Daemon) join(ctx context.Context) error {
 		Clock:   d.loop,
 		Network: d.host,
 		Topics:  topics{d.host.Topics(), d.loop},
+		Prover:  prover{d.host, d.loop},
 		Fetcher: d.fetch,
 		Worker:  d.loop,
 		Store:   d.disk,

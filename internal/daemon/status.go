@@ -65,9 +65,14 @@ type Snapshot struct {
 	Overlay overlay.Stats
 	Scribe  scribe.Stats
 
+	EntryPoints overlay.EntryPoints
+
 	Firehose firehose.Stats
 	CutOff   *feedtree.CutOff // nil: the node is in contact with others
 	Feeds    int              // number of subscriptions
+
+	Certificate *overlay.Certificate // of the node in a network of certificates; nil: none
+	Reachable   bool                 // other nodes can dial the node
 }
 
 // Snapshot returns the state of the node.
@@ -95,6 +100,8 @@ func (st *status) addNodeState(s *Snapshot) {
 	s.Hash = wire.HashOf(st.dataDir.Descriptor)
 	s.Network = st.network.Name
 	s.ID, s.State, s.Overlay, s.Scribe = o.ID(), o.State(), o.Stats(), st.node.Scribe.Stats()
+	s.Certificate, s.Reachable = o.Certificate(), o.CanBeDialled()
+	s.EntryPoints = o.EntryPoints()
 	s.Firehose = st.node.Firehose.Stats()
 	s.CutOff, s.Feeds = cutOff(st.node), st.node.Feeds.Stats().Subscriptions
 	s.Size = s.Overlay.EstimatedN
@@ -162,7 +169,7 @@ func (st *status) Status(ctx context.Context) (proxy.Status, error) {
 			s.State = proxy.StateCutOff
 		}
 	}
-	s.ID = snap.ID.String()
+	s.ID, s.EntryPoints = snap.ID.String(), entryPointsStatus(snap.EntryPoints)
 	s.Scheme, s.Settings = st.network.Scheme(), st.network.Settings()
 	err = st.do(ctx, func() {
 		s.ChannelsOwned = st.node.Owners.Stats().Owned
@@ -383,6 +390,12 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 		findings = append(findings, cutOffFinding(*snap.CutOff, snap.Feeds))
 	case snap.Size <= 1 && snap.State == overlay.Active:
 		add(levelOK, "the node is alone in its network and polls for itself", joinHint(snap))
+	case snap.State == overlay.Attached && snap.Reachable && st.network.IDs == wire.CertificateIDs:
+		add(levelNote, "this node has no certificate of the network, so it takes part as a client: it reads and does not poll for others",
+			"to become a member, ask an operator of the network for: tidings network admit "+snap.Peer)
+	case snap.State == overlay.Attached && snap.Reachable && st.network.IDs == wire.AddressIDs:
+		add(levelNote, "other nodes have all places of this node's block of addresses, so it takes part as a client: it reads and does not poll for others",
+			"the node asks again each hour")
 	case snap.State == overlay.Attached:
 		add(levelNote, "other nodes cannot connect to this node, so it takes part through other nodes and does not poll for the network",
 			"to help the network, forward its port (4801 by default, TCP and UDP) on your router")
@@ -391,8 +404,18 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 	default:
 		add(levelOK, fmt.Sprintf("the node is a member of network %q, which has about %s", snap.Network, proxy.Plural(snap.Size, "member", "members")), "")
 	}
+	if snap.Size > 1 {
+		text := "ids of members are " + proxy.IDsText(st.network.Settings())
+		if c := snap.Certificate; c != nil {
+			text += "; this node's own is valid until " + c.NotAfter.Format(time.DateOnly)
+		}
+		add(levelOK, text, "")
+	}
+	if f, ok := entryPointsFinding(snap.EntryPoints); ok && snap.CutOff == nil {
+		findings = append(findings, f)
+	}
 	for _, r := range snap.Refusals {
-		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.PeerIDString(r.Peer), r.Reason), "use another data directory for another network, or the same version and settings as the other nodes")
+		findings = append(findings, refusalFinding(r))
 	}
 	if f := snap.Firehose; st.config.Filter && snap.Network != "" {
 		switch {

@@ -59,6 +59,7 @@ func TestFindingsNameTheTrouble(t *testing.T) {
 		"the node is a member of network \"n\"":   func(*status, *Snapshot) {},
 		"the node has not found its network yet":  func(_ *status, s *Snapshot) { s.Network = "" },
 		"no other node of the network":            func(_ *status, s *Snapshot) { s.CutOff = &feedtree.CutOff{Since: since} },
+		"the network that this node meets may be": func(_ *status, s *Snapshot) { s.EntryPoints.NoPlace = true },
 		"the store cannot be written: no space":   func(_ *status, s *Snapshot) { s.Store.Failing = "no space" },
 		"the store was damaged":                   func(st *status, _ *Snapshot) { st.damage.repaired = true },
 		"the node has a new id":                   func(st *status, _ *Snapshot) { st.dataDir.identityReplaced = true },

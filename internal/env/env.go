@@ -41,6 +41,7 @@ type Env struct {
 	Clock   Clock
 	Network Network
 	Topics  Topics // nil: not available in this world
+	Prover  Prover // nil: not available in this world
 	Fetcher Fetcher
 	Worker  Worker
 	Store   Store

@@ -76,3 +76,11 @@ type Topics interface {
 	// has joined. It never blocks, and the frame may be lost.
 	Publish(topic string, frame []byte)
 }
+
+// A Prover finds out whether peers are where they say.
+type Prover interface {
+	// Prove finds out whether a peer can be reached at one of its addresses: over a link that was opened to or from such an
+	// address, or by dialling the address anew, even if there is another link. It calls done, as an event of the node,
+	// with the address, or with an empty one if the peer was not reached.
+	Prove(p Peer, done func(addr string))
+}

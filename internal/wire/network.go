@@ -1,7 +1,10 @@
 package wire
 
 import (
+	"cmp"
+	"crypto/ed25519"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -69,6 +72,65 @@ type Network struct {
 	FanOut int
 	// PrivateAddresses says that members may have private addresses.
 	PrivateAddresses bool
+	// IDs says what the id of a member is made of, and so what it costs to have many: key, address or certificate.
+	IDs string
+	// Authorities are the public keys that admit members of a network of certificates, as JoinAuthorities joins them;
+	// empty in other networks.
+	Authorities string
+}
+
+// These are the values of Network.IDs.
+const (
+	// KeyIDs makes an id of a node's public key. It costs nothing, so it is for networks of friends.
+	KeyIDs = "key"
+	// AddressIDs makes the id of a member of the block of its IP address and a small number, so that nobody has many
+	// ids without many blocks of addresses.
+	AddressIDs = "address"
+	// CertificateIDs takes the id of a member from a certificate of one of the network's authorities, which drew it at
+	// random.
+	CertificateIDs = "certificate"
+)
+
+// MaxAuthorities is the maximum number of authorities of a network.
+const MaxAuthorities = 3
+
+// JoinAuthorities returns authorities' public keys as a value of Network.Authorities.
+func JoinAuthorities(keys ...ed25519.PublicKey) string {
+	texts := make([]string, len(keys))
+	for i, k := range keys {
+		texts[i] = base64.RawURLEncoding.EncodeToString(k)
+	}
+	return strings.Join(texts, ",")
+}
+
+// AuthorityKeys returns the public keys of the network's authorities.
+func (n Network) AuthorityKeys() ([]ed25519.PublicKey, error) {
+	if n.Authorities == "" {
+		return nil, nil
+	}
+	var keys []ed25519.PublicKey
+	for text := range strings.SplitSeq(n.Authorities, ",") {
+		k, err := base64.RawURLEncoding.Strict().DecodeString(text)
+		if err != nil || len(k) != ed25519.PublicKeySize {
+			return nil, fmt.Errorf("authority %q: not the public key of an authority", text)
+		}
+		keys = append(keys, k)
+	}
+	return keys, nil
+}
+
+// checkIDs returns what is wrong with the kind of ids.
+func (n Network) checkIDs() error {
+	keys, err := n.AuthorityKeys()
+	switch {
+	case err != nil:
+		return err
+	case n.IDs != CertificateIDs && len(keys) > 0:
+		return fmt.Errorf("ids %s: only a network with ids certificate has authorities", n.IDs)
+	case n.IDs == CertificateIDs && (len(keys) == 0 || len(keys) > MaxAuthorities):
+		return fmt.Errorf("ids certificate: the network needs 1 to %d authorities; create it with tidings network create", MaxAuthorities)
+	}
+	return nil
 }
 
 // DefaultNetwork returns the parameters of a network that is founded without flags.
@@ -91,6 +153,7 @@ func DefaultNetwork(name string) Network {
 		LeafSplit:           16,
 		LeafMerge:           12,
 		FanOut:              16,
+		IDs:                 KeyIDs,
 	}
 }
 
@@ -106,6 +169,7 @@ var choices = map[string][]string{
 	"clusters":  {"paper", "bins"},
 	"phases":    {"random", "even"},
 	"decide":    {"dag", "sequencer"},
+	"ids":       {KeyIDs, AddressIDs, CertificateIDs},
 }
 
 // Check returns what is wrong with the parameters of a network, in words for its founder.
@@ -120,7 +184,7 @@ func (n Network) Check() error {
 	}
 	for _, c := range []struct{ what, got string }{
 		{"objective", n.Objective}, {"wedge", n.Wedge}, {"clusters", n.Clusters},
-		{"phases", n.Phases}, {"decide", n.Decide},
+		{"phases", n.Phases}, {"decide", n.Decide}, {"ids", n.IDs},
 	} {
 		if !slices.Contains(choices[c.what], c.got) {
 			return fmt.Errorf("%s %q: choose one of %s", c.what, c.got, strings.Join(choices[c.what], ", "))
@@ -167,7 +231,7 @@ func (n Network) Check() error {
 	if load := permille(n.Load); load < 1 || load > 1_000_000 || n.Load != float64(load)/1000 {
 		return fmt.Errorf("load %v: give 0.001 to 1000, with no more than three decimals", n.Load)
 	}
-	return nil
+	return n.checkIDs()
 }
 
 func permille(load float64) int {
@@ -179,6 +243,15 @@ func permille(load float64) int {
 
 // Descriptor encodes n. The founder encodes a network once, and all nodes forward exactly these bytes.
 func (n Network) Descriptor() []byte {
+	keys, _ := n.AuthorityKeys() // Check has checked them
+	authorities := make([][]byte, len(keys))
+	for i, k := range keys {
+		authorities[i] = k
+	}
+	ids := n.IDs
+	if ids == KeyIDs {
+		ids = "" // as in descriptors from before there were other ids
+	}
 	return Encode(&wirepb.Network{
 		Name:                 n.Name,
 		PollIntervalS:        uint32(n.PollInterval / time.Second),
@@ -198,6 +271,8 @@ func (n Network) Descriptor() []byte {
 		LeafMerge:            uint32(n.LeafMerge),
 		FanOut:               uint32(n.FanOut),
 		PrivateAddresses:     n.PrivateAddresses,
+		Ids:                  ids,
+		Authorities:          authorities,
 	})
 }
 
@@ -222,6 +297,8 @@ func (n Network) Settings() map[string]string {
 		"leaf-merge":            strconv.Itoa(n.LeafMerge),
 		"fan-out":               strconv.Itoa(n.FanOut),
 		"allow-private-origins": strconv.FormatBool(n.PrivateAddresses),
+		"ids":                   n.IDs,
+		"authorities":           n.Authorities,
 	}
 }
 
@@ -279,7 +356,16 @@ func ParseDescriptor(b []byte) (Network, error) {
 		LeafMerge:           int(m.LeafMerge),
 		FanOut:              int(m.FanOut),
 		PrivateAddresses:    m.PrivateAddresses,
+		IDs:                 cmp.Or(m.Ids, KeyIDs),
 	}
+	if m.Ids == KeyIDs {
+		return Network{}, fmt.Errorf("%w: ids %s have no name in a descriptor", ErrDescriptor, KeyIDs)
+	}
+	authorities := make([]ed25519.PublicKey, len(m.Authorities))
+	for i, k := range m.Authorities {
+		authorities[i] = k
+	}
+	n.Authorities = JoinAuthorities(authorities...)
 	if err := n.Check(); err != nil {
 		return Network{}, fmt.Errorf("%w: %w", ErrDescriptor, err)
 	}

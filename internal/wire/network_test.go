@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"errors"
 	"math"
 	"reflect"
@@ -46,6 +47,10 @@ func TestDescriptorRoundTrip(t *testing.T) {
 			LeafMerge:           between("merge", 8, 128),
 			FanOut:              between("fan-out", 2, 256),
 			PrivateAddresses:    rapid.Bool().Draw(t, "private"),
+			IDs:                 one("ids"),
+		}
+		if n.IDs == CertificateIDs {
+			n.Authorities = JoinAuthorities(rapid.SliceOfN(rapid.Map(rapid.SliceOfN(rapid.Byte(), 32, 32), func(b []byte) ed25519.PublicKey { return b }), 1, MaxAuthorities).Draw(t, "authorities")...)
 		}
 		if n.Decide == "dag" {
 			n.Wedge, n.Phases = rapid.SampledFrom([]string{"base16", "base2"}).Draw(t, "levels"), "random"
@@ -118,12 +123,30 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 		{"leaf split", func(n *Network) { n.LeafSplit = 257 }},
 		{"fan-out", func(n *Network) { n.FanOut = 1 }},
 		{"fan-out", func(n *Network) { n.FanOut = 257 }},
+		{"ids", func(n *Network) { n.IDs = "" }},
+		{"1 to 3 authorities", func(n *Network) { n.IDs = CertificateIDs }},
+		{"1 to 3 authorities", func(n *Network) {
+			n.IDs, n.Authorities = CertificateIDs, JoinAuthorities(anyKey, anyKey, anyKey, anyKey)
+		}},
+		{"not the public key", func(n *Network) { n.IDs, n.Authorities = CertificateIDs, "short" }},
+		{"only a network with ids certificate", func(n *Network) { n.Authorities = JoinAuthorities(anyKey) }},
 	} {
 		n := DefaultNetwork("home")
 		c.wrong(&n)
 		if err := n.Check(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v; want words on the %s", n, err, c.want)
 		}
+	}
+}
+
+var anyKey = make(ed25519.PublicKey, ed25519.PublicKeySize)
+
+// Networks that were founded before there were kinds of ids keep their hash.
+func TestOldDescriptorsHaveKeyIDs(t *testing.T) {
+	n := DefaultNetwork("home")
+	var m wirepb.Network
+	if err := proto.Unmarshal(n.Descriptor(), &m); err != nil || m.Ids != "" || m.Authorities != nil {
+		t.Errorf("%v, %v", &m, err)
 	}
 }
 
@@ -186,7 +209,7 @@ func TestSettingsAreAllParameters(t *testing.T) {
 	if got, want := len(one.Settings()), reflect.TypeFor[Network]().NumField()-1; got != want {
 		t.Errorf("%d settings of %d", got, want)
 	}
-	if got := strings.Count(one.Differences("flags", two, "network"), "flags: "); got != reflect.TypeFor[Network]().NumField()-1 { // both lack private addresses
+	if got := strings.Count(one.Differences("flags", two, "network"), "flags: "); got != reflect.TypeFor[Network]().NumField()-2 { // both lack private addresses and authorities
 		t.Errorf("%d differences: %s", got, one.Differences("flags", two, "network"))
 	}
 	two = one

@@ -34,7 +34,7 @@ type poll struct {
 	channel, member int32
 }
 
-func newLane(load *Workload, network string, verify wire.Verifier) *lane {
+func newLane(load *Workload, network wire.Network, verify wire.Verifier) *lane {
 	return &lane{
 		tally:    Tally{},
 		origins:  newOrigins(load),

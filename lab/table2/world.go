@@ -67,7 +67,7 @@ func NewWorld(load *Workload, network wire.Network) *World {
 	w.network, w.verify = network, wire.NewCachingVerifier(wire.NewVerifier(wire.HashOf(network.Descriptor())), maxRemembered)
 	w.verify = w.verify.WithLock(new(sync.Mutex))
 	for range laneCount {
-		w.lanes = append(w.lanes, newLane(load, network.Name, w.verify))
+		w.lanes = append(w.lanes, newLane(load, network, w.verify))
 	}
 	w.Members, w.hosts = make([]*Member, load.Members), make([]*sim.Host, load.Members)
 	for i := range load.Members {

@@ -163,6 +163,18 @@ func multiaddrs(binary []string) []ma.Multiaddr {
 	return addrs
 }
 
+// ParsePeerID reads the usual text form of the peer id of a node.
+func ParsePeerID(text string) (env.PeerID, error) {
+	id, err := peer.Decode(text)
+	if err == nil {
+		_, err = wire.PublicKeyOf(env.PeerID(id))
+	}
+	if err != nil {
+		return "", fmt.Errorf("%q: %w", text, wire.ErrPeerID)
+	}
+	return env.PeerID(id), nil
+}
+
 // PeerIDString returns a peer id in its usual text form.
 func PeerIDString(id env.PeerID) string { return peer.ID(id).String() }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	golibp2p "github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/core/host"
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
 	"github.com/libp2p/go-libp2p/core/protocol"
@@ -119,15 +120,11 @@ func (h *Host) dialable(binary [][]byte, observed netip.Addr) []ma.Multiaddr {
 func (h *Host) dialBack(p peer.ID, a ma.Multiaddr, nonce []byte) error {
 	ctx, cancel := context.WithTimeout(h.ctx, dialBackTime)
 	defer cancel()
-	d, err := golibp2p.New(append(transports(), golibp2p.NoListenAddrs,
-		golibp2p.ResourceManager(&network.NullResourceManager{}))...)
+	d, err := connectAnew(ctx, p, a)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	if err := d.Connect(ctx, peer.AddrInfo{ID: p, Addrs: []ma.Multiaddr{a}}); err != nil {
-		return err
-	}
 	s, err := d.NewStream(ctx, p, nonceProtocol)
 	if err != nil {
 		return err
@@ -142,6 +139,20 @@ func (h *Host) dialBack(p peer.ID, a ma.Multiaddr, nonce []byte) error {
 		return nil // the peer has read the nonce
 	}
 	return err
+}
+
+// connectAnew connects a new libp2p host to a peer at one address. The caller closes the host.
+func connectAnew(ctx context.Context, p peer.ID, a ma.Multiaddr) (host.Host, error) {
+	d, err := golibp2p.New(append(transports(), golibp2p.NoListenAddrs,
+		golibp2p.ResourceManager(&network.NullResourceManager{}))...)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.Connect(ctx, peer.AddrInfo{ID: p, Addrs: []ma.Multiaddr{a}}); err != nil {
+		_ = d.Close()
+		return nil, err
+	}
+	return d, nil
 }
 
 // writeMessage writes one message and closes the stream for writing.

@@ -69,6 +69,7 @@ type Host struct {
 	reachability     reachability
 	dialSlots        chan struct{} // holds one token for each dial in progress
 	dialBackSlots    chan struct{} // holds one token for each dial-back in progress for a peer
+	proofSlots       chan struct{} // holds one token for each peer that is dialled to prove its addresses
 	addressesChanged chan struct{} // holds one token if the machine's addresses have changed
 	addressLostAt    atomic.Int64  // Unix time in ns at which the machine last lost an address with connections
 	mdnsPeers        mdnsPeers
@@ -101,6 +102,7 @@ func New(c Config) (*Host, error) {
 		reputations:      newReputations(),
 		dialSlots:        make(chan struct{}, maxDials),
 		dialBackSlots:    make(chan struct{}, maxDialBacks),
+		proofSlots:       make(chan struct{}, maxProofs),
 		addressesChanged: make(chan struct{}, 1),
 	}
 	h.ctx, h.closing = context.WithCancel(context.Background())

@@ -42,6 +42,8 @@ type Message struct {
 	//	*Message_RowReply
 	//	*Message_Dead
 	//	*Message_Leave
+	//	*Message_AuthorityNews
+	//	*Message_Renew
 	Body          isMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -181,6 +183,24 @@ func (x *Message) GetLeave() *Leave {
 	return nil
 }
 
+func (x *Message) GetAuthorityNews() *AuthorityNews {
+	if x != nil {
+		if x, ok := x.Body.(*Message_AuthorityNews); ok {
+			return x.AuthorityNews
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetRenew() *Renew {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Renew); ok {
+			return x.Renew
+		}
+	}
+	return nil
+}
+
 type isMessage_Body interface {
 	isMessage_Body()
 }
@@ -225,6 +245,14 @@ type Message_Leave struct {
 	Leave *Leave `protobuf:"bytes,11,opt,name=leave,proto3,oneof"`
 }
 
+type Message_AuthorityNews struct {
+	AuthorityNews *AuthorityNews `protobuf:"bytes,12,opt,name=authority_news,json=authorityNews,proto3,oneof"`
+}
+
+type Message_Renew struct {
+	Renew *Renew `protobuf:"bytes,13,opt,name=renew,proto3,oneof"`
+}
+
 func (*Message_Probe) isMessage_Body() {}
 
 func (*Message_Route) isMessage_Body() {}
@@ -245,12 +273,19 @@ func (*Message_Dead) isMessage_Body() {}
 
 func (*Message_Leave) isMessage_Body() {}
 
+func (*Message_AuthorityNews) isMessage_Body() {}
+
+func (*Message_Renew) isMessage_Body() {}
+
 // Record is a node's statement about itself.
 type Record struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Addresses     [][]byte               `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty"`                // multiaddrs; at most 8 of at most 64 bytes each
-	IssuedMs      uint64                 `protobuf:"varint,2,opt,name=issued_ms,json=issuedMs,proto3" json:"issued_ms,omitempty"` // Unix time; the later of two records of one node counts
-	Member        bool                   `protobuf:"varint,3,opt,name=member,proto3" json:"member,omitempty"`                     // true: another node has dialled this node back; false: it is a client
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Addresses [][]byte               `protobuf:"bytes,1,rep,name=addresses,proto3" json:"addresses,omitempty"`                // multiaddrs; at most 8 of at most 64 bytes each
+	IssuedMs  uint64                 `protobuf:"varint,2,opt,name=issued_ms,json=issuedMs,proto3" json:"issued_ms,omitempty"` // Unix time; the later of two records of one node counts
+	Member    bool                   `protobuf:"varint,3,opt,name=member,proto3" json:"member,omitempty"`                     // true: another node has dialled this node back; false: it is a client
+	Slot      uint32                 `protobuf:"varint,4,opt,name=slot,proto3" json:"slot,omitempty"`                         // of a member in a network of address ids, 0 to 3: its place in its block of addresses. All
+	// addresses of such a member are in one block: /24 for IPv4, /48 for IPv6
+	Certificate   []byte `protobuf:"bytes,5,opt,name=certificate,proto3" json:"certificate,omitempty"` // of a member in a network of certificates: Certificate in an envelope of the domain
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -306,6 +341,257 @@ func (x *Record) GetMember() bool {
 	return false
 }
 
+func (x *Record) GetSlot() uint32 {
+	if x != nil {
+		return x.Slot
+	}
+	return 0
+}
+
+func (x *Record) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
+// Certificate is an authority's permission for a node to be a member.
+type Certificate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          []byte                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`                                     // public key, 32 bytes
+	Id            []byte                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`                                         // 32 bytes, drawn at random by the authority
+	NotBeforeMs   uint64                 `protobuf:"varint,3,opt,name=not_before_ms,json=notBeforeMs,proto3" json:"not_before_ms,omitempty"` // Unix time
+	NotAfterMs    uint64                 `protobuf:"varint,4,opt,name=not_after_ms,json=notAfterMs,proto3" json:"not_after_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Certificate) Reset() {
+	*x = Certificate{}
+	mi := &file_overlay_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Certificate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Certificate) ProtoMessage() {}
+
+func (x *Certificate) ProtoReflect() protoreflect.Message {
+	mi := &file_overlay_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Certificate.ProtoReflect.Descriptor instead.
+func (*Certificate) Descriptor() ([]byte, []int) {
+	return file_overlay_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Certificate) GetNode() []byte {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *Certificate) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Certificate) GetNotBeforeMs() uint64 {
+	if x != nil {
+		return x.NotBeforeMs
+	}
+	return 0
+}
+
+func (x *Certificate) GetNotAfterMs() uint64 {
+	if x != nil {
+		return x.NotAfterMs
+	}
+	return 0
+}
+
+// Revocations is the list of nodes whose certificates an authority has revoked, in an envelope of the domain
+// tidings/revocations/1. It passes from member to member.
+type Revocations struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`    // of the authority's lists the one with the highest number counts
+	Revoked       [][]byte               `protobuf:"bytes,2,rep,name=revoked,proto3" json:"revoked,omitempty"`   // public keys of 32 bytes, at most 1024; a node may be left out when its certificate has expired
+	Renewers      [][]byte               `protobuf:"bytes,3,rep,name=renewers,proto3" json:"renewers,omitempty"` // ids of the members that renew certificates for this authority, 32 bytes each; at most 4
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Revocations) Reset() {
+	*x = Revocations{}
+	mi := &file_overlay_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Revocations) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Revocations) ProtoMessage() {}
+
+func (x *Revocations) ProtoReflect() protoreflect.Message {
+	mi := &file_overlay_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Revocations.ProtoReflect.Descriptor instead.
+func (*Revocations) Descriptor() ([]byte, []int) {
+	return file_overlay_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Revocations) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Revocations) GetRevoked() [][]byte {
+	if x != nil {
+		return x.Revoked
+	}
+	return nil
+}
+
+func (x *Revocations) GetRenewers() [][]byte {
+	if x != nil {
+		return x.Renewers
+	}
+	return nil
+}
+
+// AuthorityNews passes on lists of revocations, or asks for them.
+type AuthorityNews struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Revocations   []byte                 `protobuf:"bytes,1,opt,name=revocations,proto3" json:"revocations,omitempty"`               // one authority's list; empty: none
+	WantReply     bool                   `protobuf:"varint,2,opt,name=want_reply,json=wantReply,proto3" json:"want_reply,omitempty"` // the receiver should send the lists that it has
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AuthorityNews) Reset() {
+	*x = AuthorityNews{}
+	mi := &file_overlay_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AuthorityNews) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AuthorityNews) ProtoMessage() {}
+
+func (x *AuthorityNews) ProtoReflect() protoreflect.Message {
+	mi := &file_overlay_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AuthorityNews.ProtoReflect.Descriptor instead.
+func (*AuthorityNews) Descriptor() ([]byte, []int) {
+	return file_overlay_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *AuthorityNews) GetRevocations() []byte {
+	if x != nil {
+		return x.Revocations
+	}
+	return nil
+}
+
+func (x *AuthorityNews) GetWantReply() bool {
+	if x != nil {
+		return x.WantReply
+	}
+	return false
+}
+
+// Renew asks a node that renews certificates for a new one. The answer has the certificate, or a refusal.
+type Renew struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Reply         bool                   `protobuf:"varint,1,opt,name=reply,proto3" json:"reply,omitempty"`
+	Certificate   []byte                 `protobuf:"bytes,2,opt,name=certificate,proto3" json:"certificate,omitempty"` // empty: the node is not admitted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Renew) Reset() {
+	*x = Renew{}
+	mi := &file_overlay_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Renew) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Renew) ProtoMessage() {}
+
+func (x *Renew) ProtoReflect() protoreflect.Message {
+	mi := &file_overlay_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Renew.ProtoReflect.Descriptor instead.
+func (*Renew) Descriptor() ([]byte, []int) {
+	return file_overlay_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Renew) GetReply() bool {
+	if x != nil {
+		return x.Reply
+	}
+	return false
+}
+
+func (x *Renew) GetCertificate() []byte {
+	if x != nil {
+		return x.Certificate
+	}
+	return nil
+}
+
 // Probe asks whether a node is alive. The answer is a Probe with reply set and
 // the same nonce.
 type Probe struct {
@@ -317,6 +603,7 @@ type Probe struct {
 	Depth         uint32                 `protobuf:"varint,4,opt,name=depth,proto3" json:"depth,omitempty"`                                 // of the sender's leaf, in bits; at most 255
 	Digest        uint64                 `protobuf:"fixed64,5,opt,name=digest,proto3" json:"digest,omitempty"`                              // of the sender's leaf
 	Decided       uint64                 `protobuf:"fixed64,7,opt,name=decided,proto3" json:"decided,omitempty"`                            // when that depth was chosen, see Leaf
+	Revocations   uint64                 `protobuf:"fixed64,9,opt,name=revocations,proto3" json:"revocations,omitempty"`                    // hash of the lists of revocations that the sender has; 0: it has none
 	Attach        bool                   `protobuf:"varint,6,opt,name=attach,proto3" json:"attach,omitempty"`                               // a client asks a member to act for it; in a reply: the member agrees
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -324,7 +611,7 @@ type Probe struct {
 
 func (x *Probe) Reset() {
 	*x = Probe{}
-	mi := &file_overlay_proto_msgTypes[2]
+	mi := &file_overlay_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -336,7 +623,7 @@ func (x *Probe) String() string {
 func (*Probe) ProtoMessage() {}
 
 func (x *Probe) ProtoReflect() protoreflect.Message {
-	mi := &file_overlay_proto_msgTypes[2]
+	mi := &file_overlay_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -349,7 +636,7 @@ func (x *Probe) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Probe.ProtoReflect.Descriptor instead.
 func (*Probe) Descriptor() ([]byte, []int) {
-	return file_overlay_proto_rawDescGZIP(), []int{2}
+	return file_overlay_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Probe) GetNonce() uint64 {
@@ -401,6 +688,13 @@ func (x *Probe) GetDecided() uint64 {
 	return 0
 }
 
+func (x *Probe) GetRevocations() uint64 {
+	if x != nil {
+		return x.Revocations
+	}
+	return 0
+}
+
 func (x *Probe) GetAttach() bool {
 	if x != nil {
 		return x.Attach
@@ -423,7 +717,7 @@ type Route struct {
 
 func (x *Route) Reset() {
 	*x = Route{}
-	mi := &file_overlay_proto_msgTypes[3]
+	mi := &file_overlay_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -435,7 +729,7 @@ func (x *Route) String() string {
 func (*Route) ProtoMessage() {}
 
 func (x *Route) ProtoReflect() protoreflect.Message {
-	mi := &file_overlay_proto_msgTypes[3]
+	mi := &file_overlay_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -448,7 +742,7 @@ func (x *Route) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Route.ProtoReflect.Descriptor instead.
 func (*Route) Descriptor() ([]byte, []int) {
-	return file_overlay_proto_rawDescGZIP(), []int{3}
+	return file_overlay_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Route) GetId() uint64 {
@@ -512,7 +806,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_overlay_proto_msgTypes[4]
+	mi := &file_overlay_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -524,7 +818,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_overlay_proto_msgTypes[4]
+	mi := &file_overlay_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -537,7 +831,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_overlay_proto_rawDescGZIP(), []int{4}
+	return file_overlay_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Ack) GetId() uint64 {
@@ -603,7 +897,7 @@ type Find struct {
 
 func (x *Find) Reset() {
 	*x = Find{}
-	mi := &file_overlay_proto_msgTypes[5]
+	mi := &file_overlay_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -615,7 +909,7 @@ func (x *Find) String() string {
 func (*Find) ProtoMessage() {}
 
 func (x *Find) ProtoReflect() protoreflect.Message {
-	mi := &file_overlay_proto_msgTypes[5]
+	mi := &file_overlay_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -628,7 +922,7 @@ func (x *Find) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Find.ProtoReflect.Descriptor instead.
 func (*Find) Descriptor() ([]byte, []int) {
-	return file_overlay_proto_rawDescGZIP(), []int{5}
+	return file_overlay_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Find) GetNonce() uint64 {
@@ -674,7 +968,7 @@ type Nearby struct {
 
 func (x *Nearby) Reset() {
 	*x = Nearby{}
-	mi := &file_overlay_proto_msgTypes[6]
+	mi := &file_overlay_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +980,7 @@ func (x *Nearby) String() string {
 func (*Nearby) ProtoMessage() {}
 
 func (x *Nearby) ProtoReflect() protoreflect.Message {
-	mi := &file_overlay_proto_msgTypes[6]
+	mi := &file_overlay_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +993,7 @@ func (x *Nearby) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Nearby.ProtoReflect.Descriptor instead.
 func (*Nearby) Descriptor() ([]byte, []int) {
-	return file_overlay_proto_rawDescGZIP(), []int{6}
+	return file_overlay_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Nearby) GetNonce() uint64 {
@@ -753,7 +1047,7 @@ type Leaf struct {
 
 func (x *Leaf) Reset() {
 	*x = Leaf{}
-	mi := &file_overlay_proto_msgTypes[7]
+	mi := &file_overlay_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +1059,7 @@ func (x *Leaf) String() string {
 func (*Leaf) ProtoMessage() {}
 
 func (x *Leaf) ProtoReflect() protoreflect.Message {
-	mi := &file_overlay_proto_msgTypes[7]
+	mi := &file_overlay_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +1072,7 @@ func (x *Leaf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leaf.ProtoReflect.Descriptor instead.
 func (*Leaf) Descriptor() ([]byte, []int) {
-	return file_overlay_proto_rawDescGZIP(), []int{7}
+	return file_overlay_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Leaf) GetPartial() bool {
@@ -835,7 +1129,7 @@ type RowRequest struct {
 
 func (x *RowRequest) Reset() {
 	*x = RowRequest{}
-	mi := &file_overlay_proto_msgTypes[8]
+	mi := &file_overlay_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -847,7 +1141,7 @@ func (x *RowRequest) String() string {
 func (*RowRequest) ProtoMessage() {}
 
 func (x *RowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_overlay_proto_msgTypes[8]
+	mi := &file_overlay_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -860,7 +1154,7 @@ func (x *RowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RowRequest.ProtoReflect.Descriptor instead.
 func (*RowRequest) Descriptor() ([]byte, []int) {
-	return file_overlay_proto_rawDescGZIP(), []int{8}
+	return file_overlay_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RowRequest) GetRow() uint32 {
@@ -890,7 +1184,7 @@ type RowReply struct {
 
 func (x *RowReply) Reset() {
 	*x = RowReply{}
-	mi := &file_overlay_proto_msgTypes[9]
+	mi := &file_overlay_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +1196,7 @@ func (x *RowReply) String() string {
 func (*RowReply) ProtoMessage() {}
 
 func (x *RowReply) ProtoReflect() protoreflect.Message {
-	mi := &file_overlay_proto_msgTypes[9]
+	mi := &file_overlay_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +1209,7 @@ func (x *RowReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RowReply.ProtoReflect.Descriptor instead.
 func (*RowReply) Descriptor() ([]byte, []int) {
-	return file_overlay_proto_rawDescGZIP(), []int{9}
+	return file_overlay_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RowReply) GetRow() uint32 {
@@ -958,7 +1252,7 @@ type Dead struct {
 
 func (x *Dead) Reset() {
 	*x = Dead{}
-	mi := &file_overlay_proto_msgTypes[10]
+	mi := &file_overlay_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1264,7 @@ func (x *Dead) String() string {
 func (*Dead) ProtoMessage() {}
 
 func (x *Dead) ProtoReflect() protoreflect.Message {
-	mi := &file_overlay_proto_msgTypes[10]
+	mi := &file_overlay_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1277,7 @@ func (x *Dead) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dead.ProtoReflect.Descriptor instead.
 func (*Dead) Descriptor() ([]byte, []int) {
-	return file_overlay_proto_rawDescGZIP(), []int{10}
+	return file_overlay_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Dead) GetId() []byte {
@@ -1009,7 +1303,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_overlay_proto_msgTypes[11]
+	mi := &file_overlay_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1021,7 +1315,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_overlay_proto_msgTypes[11]
+	mi := &file_overlay_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1034,14 +1328,14 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_overlay_proto_rawDescGZIP(), []int{11}
+	return file_overlay_proto_rawDescGZIP(), []int{15}
 }
 
 var File_overlay_proto protoreflect.FileDescriptor
 
 const file_overlay_proto_rawDesc = "" +
 	"\n" +
-	"\roverlay.proto\x12\x0ftidings.overlay\"\x97\x04\n" +
+	"\roverlay.proto\x12\x0ftidings.overlay\"\x90\x05\n" +
 	"\aMessage\x12\x16\n" +
 	"\x06record\x18\x01 \x01(\fR\x06record\x12.\n" +
 	"\x05probe\x18\x02 \x01(\v2\x16.tidings.overlay.ProbeH\x00R\x05probe\x12.\n" +
@@ -1055,12 +1349,33 @@ const file_overlay_proto_rawDesc = "" +
 	"\trow_reply\x18\t \x01(\v2\x19.tidings.overlay.RowReplyH\x00R\browReply\x12+\n" +
 	"\x04dead\x18\n" +
 	" \x01(\v2\x15.tidings.overlay.DeadH\x00R\x04dead\x12.\n" +
-	"\x05leave\x18\v \x01(\v2\x16.tidings.overlay.LeaveH\x00R\x05leaveB\x06\n" +
-	"\x04body\"[\n" +
+	"\x05leave\x18\v \x01(\v2\x16.tidings.overlay.LeaveH\x00R\x05leave\x12G\n" +
+	"\x0eauthority_news\x18\f \x01(\v2\x1e.tidings.overlay.AuthorityNewsH\x00R\rauthorityNews\x12.\n" +
+	"\x05renew\x18\r \x01(\v2\x16.tidings.overlay.RenewH\x00R\x05renewB\x06\n" +
+	"\x04body\"\x91\x01\n" +
 	"\x06Record\x12\x1c\n" +
 	"\taddresses\x18\x01 \x03(\fR\taddresses\x12\x1b\n" +
 	"\tissued_ms\x18\x02 \x01(\x04R\bissuedMs\x12\x16\n" +
-	"\x06member\x18\x03 \x01(\bR\x06member\"\xd7\x01\n" +
+	"\x06member\x18\x03 \x01(\bR\x06member\x12\x12\n" +
+	"\x04slot\x18\x04 \x01(\rR\x04slot\x12 \n" +
+	"\vcertificate\x18\x05 \x01(\fR\vcertificate\"w\n" +
+	"\vCertificate\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\fR\x04node\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\fR\x02id\x12\"\n" +
+	"\rnot_before_ms\x18\x03 \x01(\x04R\vnotBeforeMs\x12 \n" +
+	"\fnot_after_ms\x18\x04 \x01(\x04R\n" +
+	"notAfterMs\"[\n" +
+	"\vRevocations\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
+	"\arevoked\x18\x02 \x03(\fR\arevoked\x12\x1a\n" +
+	"\brenewers\x18\x03 \x03(\fR\brenewers\"P\n" +
+	"\rAuthorityNews\x12 \n" +
+	"\vrevocations\x18\x01 \x01(\fR\vrevocations\x12\x1d\n" +
+	"\n" +
+	"want_reply\x18\x02 \x01(\bR\twantReply\"?\n" +
+	"\x05Renew\x12\x14\n" +
+	"\x05reply\x18\x01 \x01(\bR\x05reply\x12 \n" +
+	"\vcertificate\x18\x02 \x01(\fR\vcertificate\"\xf9\x01\n" +
 	"\x05Probe\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x14\n" +
 	"\x05reply\x18\x02 \x01(\bR\x05reply\x12\x1f\n" +
@@ -1069,7 +1384,8 @@ const file_overlay_proto_rawDesc = "" +
 	"\fknown_issued\x18\b \x01(\aR\vknownIssued\x12\x14\n" +
 	"\x05depth\x18\x04 \x01(\rR\x05depth\x12\x16\n" +
 	"\x06digest\x18\x05 \x01(\x06R\x06digest\x12\x18\n" +
-	"\adecided\x18\a \x01(\x06R\adecided\x12\x16\n" +
+	"\adecided\x18\a \x01(\x06R\adecided\x12 \n" +
+	"\vrevocations\x18\t \x01(\x06R\vrevocations\x12\x16\n" +
 	"\x06attach\x18\x06 \x01(\bR\x06attach\"\x7f\n" +
 	"\x05Route\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x10\n" +
@@ -1132,37 +1448,43 @@ func file_overlay_proto_rawDescGZIP() []byte {
 	return file_overlay_proto_rawDescData
 }
 
-var file_overlay_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_overlay_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_overlay_proto_goTypes = []any{
-	(*Message)(nil),    // 0: tidings.overlay.Message
-	(*Record)(nil),     // 1: tidings.overlay.Record
-	(*Probe)(nil),      // 2: tidings.overlay.Probe
-	(*Route)(nil),      // 3: tidings.overlay.Route
-	(*Ack)(nil),        // 4: tidings.overlay.Ack
-	(*Find)(nil),       // 5: tidings.overlay.Find
-	(*Nearby)(nil),     // 6: tidings.overlay.Nearby
-	(*Leaf)(nil),       // 7: tidings.overlay.Leaf
-	(*RowRequest)(nil), // 8: tidings.overlay.RowRequest
-	(*RowReply)(nil),   // 9: tidings.overlay.RowReply
-	(*Dead)(nil),       // 10: tidings.overlay.Dead
-	(*Leave)(nil),      // 11: tidings.overlay.Leave
+	(*Message)(nil),       // 0: tidings.overlay.Message
+	(*Record)(nil),        // 1: tidings.overlay.Record
+	(*Certificate)(nil),   // 2: tidings.overlay.Certificate
+	(*Revocations)(nil),   // 3: tidings.overlay.Revocations
+	(*AuthorityNews)(nil), // 4: tidings.overlay.AuthorityNews
+	(*Renew)(nil),         // 5: tidings.overlay.Renew
+	(*Probe)(nil),         // 6: tidings.overlay.Probe
+	(*Route)(nil),         // 7: tidings.overlay.Route
+	(*Ack)(nil),           // 8: tidings.overlay.Ack
+	(*Find)(nil),          // 9: tidings.overlay.Find
+	(*Nearby)(nil),        // 10: tidings.overlay.Nearby
+	(*Leaf)(nil),          // 11: tidings.overlay.Leaf
+	(*RowRequest)(nil),    // 12: tidings.overlay.RowRequest
+	(*RowReply)(nil),      // 13: tidings.overlay.RowReply
+	(*Dead)(nil),          // 14: tidings.overlay.Dead
+	(*Leave)(nil),         // 15: tidings.overlay.Leave
 }
 var file_overlay_proto_depIdxs = []int32{
-	2,  // 0: tidings.overlay.Message.probe:type_name -> tidings.overlay.Probe
-	3,  // 1: tidings.overlay.Message.route:type_name -> tidings.overlay.Route
-	4,  // 2: tidings.overlay.Message.ack:type_name -> tidings.overlay.Ack
-	5,  // 3: tidings.overlay.Message.find:type_name -> tidings.overlay.Find
-	6,  // 4: tidings.overlay.Message.nearby:type_name -> tidings.overlay.Nearby
-	7,  // 5: tidings.overlay.Message.leaf:type_name -> tidings.overlay.Leaf
-	8,  // 6: tidings.overlay.Message.row_request:type_name -> tidings.overlay.RowRequest
-	9,  // 7: tidings.overlay.Message.row_reply:type_name -> tidings.overlay.RowReply
-	10, // 8: tidings.overlay.Message.dead:type_name -> tidings.overlay.Dead
-	11, // 9: tidings.overlay.Message.leave:type_name -> tidings.overlay.Leave
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	6,  // 0: tidings.overlay.Message.probe:type_name -> tidings.overlay.Probe
+	7,  // 1: tidings.overlay.Message.route:type_name -> tidings.overlay.Route
+	8,  // 2: tidings.overlay.Message.ack:type_name -> tidings.overlay.Ack
+	9,  // 3: tidings.overlay.Message.find:type_name -> tidings.overlay.Find
+	10, // 4: tidings.overlay.Message.nearby:type_name -> tidings.overlay.Nearby
+	11, // 5: tidings.overlay.Message.leaf:type_name -> tidings.overlay.Leaf
+	12, // 6: tidings.overlay.Message.row_request:type_name -> tidings.overlay.RowRequest
+	13, // 7: tidings.overlay.Message.row_reply:type_name -> tidings.overlay.RowReply
+	14, // 8: tidings.overlay.Message.dead:type_name -> tidings.overlay.Dead
+	15, // 9: tidings.overlay.Message.leave:type_name -> tidings.overlay.Leave
+	4,  // 10: tidings.overlay.Message.authority_news:type_name -> tidings.overlay.AuthorityNews
+	5,  // 11: tidings.overlay.Message.renew:type_name -> tidings.overlay.Renew
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_overlay_proto_init() }
@@ -1181,6 +1503,8 @@ func file_overlay_proto_init() {
 		(*Message_RowReply)(nil),
 		(*Message_Dead)(nil),
 		(*Message_Leave)(nil),
+		(*Message_AuthorityNews)(nil),
+		(*Message_Renew)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1188,7 +1512,7 @@ func file_overlay_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_overlay_proto_rawDesc), len(file_overlay_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

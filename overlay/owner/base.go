@@ -23,6 +23,7 @@ type timers struct {
 	clock env.Clock
 	rand  *rand.Rand
 	cal   env.Calendar[task]
+	ahead map[env.PeerID]time.Duration // how far the clocks of other members are ahead of this one, as they have told it
 }
 
 type task struct {
@@ -120,7 +121,7 @@ func (p *peers) contact(id env.PeerID) *overlay.Contact {
 }
 
 // id returns the overlay id of a peer.
-func (p *peers) id(peer env.PeerID) overlay.ID { return overlay.NodeID(p.node.Network(), peer) }
+func (p *peers) id(peer env.PeerID) overlay.ID { return p.node.IDOf(peer) }
 
 // keyOf returns the key of a URL.
 func (p *peers) keyOf(url string) overlay.ID { return overlay.Key(p.node.Network(), url) }
@@ -149,17 +150,8 @@ func (p *peers) nearest(key overlay.ID, passOver func(env.PeerID) bool) (of []en
 	if p.outsideLeaf(key) {
 		return nil
 	}
-	leaf, n := p.node.Leaf(), p.owners
-	if passOver != nil {
-		n = leaf.Len()
-	}
-	for _, c := range leaf.NearestN(key, n) {
-		if passOver != nil && passOver(c.Peer.ID) {
-			continue
-		}
-		if of = append(of, c.Peer.ID); len(of) == p.owners {
-			break
-		}
+	for _, c := range p.node.NearestOwners(key, p.owners, passOver) {
+		of = append(of, c.Peer.ID)
 	}
 	return of
 }

@@ -97,7 +97,7 @@ func newWorld(t testing.TB, c sim.Config, cfg sums.Config) *world {
 	}
 	w := &world{World: sim.New(c), t: t, network: network, hash: wire.HashOf(network.Descriptor()), cfg: cfg}
 	w.verify = wire.NewCachingVerifier(wire.NewVerifier(w.hash), 1<<18)
-	w.records = overlay.NewRecords(network.Name, w.verify, 1<<16)
+	w.records = overlay.NewRecords(network, w.verify, 1<<16)
 	rng := rand.New(rand.NewPCG(c.Seed, 7))
 	w.value = func(*member) total { return total{1, 1, rng.Uint64N(1000)} }
 	return w

@@ -17,7 +17,6 @@ type base struct {
 	net   env.Network
 	rand  *rand.Rand
 	node  *overlay.Node
-	self  overlay.ID
 	app   Application
 	cal   env.Calendar[task]
 	stats Stats

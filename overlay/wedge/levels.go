@@ -15,7 +15,7 @@ package wedge
 
 // sharedDigits returns how many digits the node shares with an order's key.
 func (tr *tree) sharedDigits(o *order) uint8 {
-	return uint8(min(tr.self.Common(o.key)/int(o.digitBits), maxLevel))
+	return uint8(min(tr.node.ID().Common(o.key)/int(o.digitBits), maxLevel))
 }
 
 // maxLevel is the highest level that is distinguished, so that a level fits into a byte. Two

@@ -74,7 +74,7 @@ func (e *edgeSet) remove(hash uint64) {
 func (ls *links) open(c *overlay.Contact) *link {
 	l := ls.byPeer[c.Peer.ID]
 	if l == nil {
-		number := ls.store.Put(link{common: ls.self.Common(c.ID), used: ls.clock.Now()})
+		number := ls.store.Put(link{common: ls.node.ID().Common(c.ID), used: ls.clock.Now()})
 		l = ls.store.At(number)
 		l.number = linkNumber(number + 1)
 		ls.byPeer[c.Peer.ID] = l

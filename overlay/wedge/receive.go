@@ -75,7 +75,7 @@ func (w *Wedge) onBatch(from env.PeerID, b *wedgepb.Batch) error {
 
 // linkFor returns the link to the sender of a batch. It makes one only if the batch has entries.
 func (w *Wedge) linkFor(c *overlay.Contact, b *wedgepb.Batch) *link {
-	if !c.Member || c.ID == w.self {
+	if !c.Member || c.ID == w.node.ID() {
 		return nil
 	}
 	if l := w.links.byPeer[c.Peer.ID]; l != nil || len(b.Entries) > 0 {

@@ -79,7 +79,7 @@ func (tr *tree) walk(r *membership, detail orderDetail, anew bool) {
 		}
 		old := r.edgeAt(d)
 		share := tr.share(r, old, d, k, own, other, anew)
-		nearer := tr.self.Bit(d) == r.order.key.Bit(d)
+		nearer := tr.node.ID().Bit(d) == r.order.key.Bit(d)
 		e := edge{first: first, ranks: share, depth: uint16(d)}
 		if nearer {
 			e.first = first + k - share
@@ -101,7 +101,7 @@ func (tr *tree) walk(r *membership, detail orderDetail, anew bool) {
 // share returns how many of k ranks go to the other half.
 func (tr *tree) share(r *membership, old *edge, d int, k uint32, own, other int, anew bool) uint32 {
 	should := k - split(k, own, other)
-	if tr.self.Bit(d) != r.order.key.Bit(d) {
+	if tr.node.ID().Bit(d) != r.order.key.Bit(d) {
 		should = split(k, other, own)
 	}
 	if anew {
@@ -182,7 +182,7 @@ func (tr *tree) chooseChild(r *membership, e *edge, except ...env.PeerID) *link 
 	}
 	if leaf := tr.node.Leaf(); d >= leaf.Depth() && int(e.ranks) < tr.count(d)-tr.count(d+1) && e.flags&childMovedBefore == 0 {
 		for _, c := range leaf.Members() {
-			if tr.self.Common(c.ID) == d && !slices.Contains(except, c.Peer.ID) &&
+			if tr.node.ID().Common(c.ID) == d && !slices.Contains(except, c.Peer.ID) &&
 				(nearest == nil || overlay.Nearer(r.order.key, c.ID, nearest.ID)) {
 				nearest = c
 			}

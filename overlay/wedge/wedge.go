@@ -64,7 +64,7 @@ type Wedge struct {
 // New returns the Wedge of a node, and registers it with the node.
 func New(e env.Env, node *overlay.Node, cfg Config, app Application) *Wedge {
 	w := &Wedge{base: base{
-		cfg: cfg.withDefaults(), clock: e.Clock, net: e.Network, rand: e.Rand, node: node, self: node.ID(), app: app, life: e.Rand.Uint64() | 1,
+		cfg: cfg.withDefaults(), clock: e.Clock, net: e.Network, rand: e.Rand, node: node, app: app, life: e.Rand.Uint64() | 1,
 	}}
 	b := &w.base
 	w.links = &links{base: b, byPeer: map[env.PeerID]*link{}}

@@ -30,7 +30,7 @@ func newWorld(t testing.TB, c sim.Config, cfg wedge.Config) *world {
 	network := wire.DefaultNetwork("sim")
 	w := &world{World: sim.New(c), t: t, network: network, hash: wire.HashOf(network.Descriptor()), cfg: cfg}
 	w.verify = wire.NewCachingVerifier(wire.NewVerifier(w.hash), 1<<16)
-	w.records = overlay.NewRecords(network.Name, w.verify, 1<<14)
+	w.records = overlay.NewRecords(network, w.verify, 1<<14)
 	return w
 }
 

@@ -619,6 +619,8 @@ type Network struct {
 	LeafMerge            uint32                 `protobuf:"varint,16,opt,name=leaf_merge,json=leafMerge,proto3" json:"leaf_merge,omitempty"`                                   // two halves merge when one has fewer members
 	FanOut               uint32                 `protobuf:"varint,17,opt,name=fan_out,json=fanOut,proto3" json:"fan_out,omitempty"`                                            // children of a node in one tree
 	PrivateAddresses     bool                   `protobuf:"varint,18,opt,name=private_addresses,json=privateAddresses,proto3" json:"private_addresses,omitempty"`              // members may have private addresses
+	Ids                  string                 `protobuf:"bytes,19,opt,name=ids,proto3" json:"ids,omitempty"`                                                                 // what ids of members are made of: empty (their keys), address, certificate
+	Authorities          [][]byte               `protobuf:"bytes,20,rep,name=authorities,proto3" json:"authorities,omitempty"`                                                 // ids certificate: 1 to 3 Ed25519 public keys of 32 bytes; otherwise none
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
@@ -779,6 +781,20 @@ func (x *Network) GetPrivateAddresses() bool {
 	return false
 }
 
+func (x *Network) GetIds() string {
+	if x != nil {
+		return x.Ids
+	}
+	return ""
+}
+
+func (x *Network) GetAuthorities() [][]byte {
+	if x != nil {
+		return x.Authorities
+	}
+	return nil
+}
+
 var File_wire_proto protoreflect.FileDescriptor
 
 const file_wire_proto_rawDesc = "" +
@@ -822,7 +838,7 @@ const file_wire_proto_rawDesc = "" +
 	"\aUNKNOWN\x10\x00\x12\v\n" +
 	"\aVERSION\x10\x01\x12\v\n" +
 	"\aNETWORK\x10\x02\x12\b\n" +
-	"\x04BUSY\x10\x03\"\xd1\x04\n" +
+	"\x04BUSY\x10\x03\"\x85\x05\n" +
 	"\aNetwork\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12&\n" +
 	"\x0fpoll_interval_s\x18\x02 \x01(\rR\rpollIntervalS\x124\n" +
@@ -845,7 +861,9 @@ const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"leaf_merge\x18\x10 \x01(\rR\tleafMerge\x12\x17\n" +
 	"\afan_out\x18\x11 \x01(\rR\x06fanOut\x12+\n" +
-	"\x11private_addresses\x18\x12 \x01(\bR\x10privateAddressesB\x1eZ\x1ctidings/internal/wire/wirepbb\x06proto3"
+	"\x11private_addresses\x18\x12 \x01(\bR\x10privateAddresses\x12\x10\n" +
+	"\x03ids\x18\x13 \x01(\tR\x03ids\x12 \n" +
+	"\vauthorities\x18\x14 \x03(\fR\vauthoritiesB\x1eZ\x1ctidings/internal/wire/wirepbb\x06proto3"
 
 var (
 	file_wire_proto_rawDescOnce sync.Once

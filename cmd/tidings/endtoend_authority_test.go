@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tidings/proxy"
+)
+
+// TestAnAuthorityAdmitsNodes founds a network of certificates with real processes. A node is a client until it is admitted,
+// and again after it was revoked; it reads at all times.
+func TestAnAuthorityAdmitsNodes(t *testing.T) {
+	skipIfShort(t)
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "authority")
+	o := newTestOrigin(t)
+	o.Play("/feed", growingFeed("feed", 3, 1))
+	try := func(args ...string) (string, error) {
+		var out strings.Builder
+		err := command(t.Context(), append([]string{"network"}, args...), strings.NewReader(""), &out, &out)
+		return out.String(), err
+	}
+	network := func(args ...string) string {
+		t.Helper()
+		out, err := try(args...)
+		if err != nil {
+			t.Fatalf("network %v: %s, %v", args, out, err)
+		}
+		return out
+	}
+	if out := network("create", "club", "--authority", dir, "--allow-private-origins", "--poll-interval", "1s", "--maintenance-interval", "1s"); !strings.Contains(out, "club") {
+		t.Errorf("create: %s", out)
+	}
+	founder := startNode(t, "--allow-private-origins", "--authority", dir)
+	other := startNode(t, "--allow-private-origins", "--bootstrap", founder.peer)
+	state := func(want string) {
+		t.Helper()
+		eventually(t, 3*timeout, "the node to be "+want, func() error {
+			found, err := askJSON[proxy.DoctorResponse](other, "doctor")
+			if err == nil && (len(found.Findings) == 0 || !strings.Contains(found.Findings[0].What, want)) {
+				err = fmt.Errorf("%+v", found.Findings)
+			}
+			return err
+		})
+	}
+	state("no certificate")
+	address := other.subscribe(o.url + "/feed")
+	reads := func() {
+		t.Helper()
+		eventually(t, 2*timeout, "the reader to have an item", func() error {
+			f, _, err := readFeed(address)
+			if err == nil && len(f.Items) == 0 {
+				err = errors.New("no items")
+			}
+			return err
+		})
+	}
+	reads()
+	peer := other.status().PeerID
+	network("admit", "--authority", dir, "--name", "the other one", peer)
+	state("a member of network")
+	if out := network("admit", "--authority", dir, peer); !strings.Contains(out, "already") {
+		t.Errorf("admitted twice: %s", out)
+	}
+	other.kill()
+	other.restart()
+	state("a member of network") // it has kept its certificate
+	network("revoke", "--authority", dir, peer)
+	state("no certificate")
+	reads()
+	if out := network("list", "--authority", dir); strings.Count(out, "\n") != 3 || !strings.Contains(out, "the other one") {
+		t.Errorf("list: %s", out)
+	}
+	if out, err := try("revoke", "--authority", dir, peer); err == nil || !strings.Contains(err.Error(), "no member") {
+		t.Errorf("revoked twice: %s, %v", out, err)
+	}
+}
