@@ -22,6 +22,7 @@ type Application interface {
 
 	// Saw hands over a channel's document that this node has just fetched from the origin, before
 	// the document's changes. secure means that nobody could have altered the document on the way.
+	// doc is nil if the document that it fetched last has not changed.
 	Saw(key overlay.ID, url string, doc *feed.Feed, secure bool)
 
 	// StateChanged hands over a new state of a channel's polls, encoded, for its subscribers.
@@ -174,6 +175,8 @@ type Stats struct {
 	Busy            uint64 // polls that the fetcher had no capacity for
 	Garbage         uint64 // messages that make no sense
 	Astray          uint64 // messages for the sequencer of a feed that this node does not lead
+	Distrusted      uint64 // pollers whose reports are not believed for a day, because an item was not at the origin
+	Verified        uint64 // documents fetched because such a poller has reported news
 	Strangers       uint64 // observations dropped: too old, from a node that cannot have a rank, or sent by another node
 	RefusedReports  uint64 // reports about polls from nodes that cannot be pollers of the feed, or outdated ones
 	Crowded         uint64 // change reports, and feeds of a domain, dropped for lack of space

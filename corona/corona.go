@@ -42,7 +42,7 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 	c.permits = &permits{base: b, domains: c.domains, allowed: map[overlay.ID]env.Moment{}}
 	c.steward = &steward{base: b, permits: c.permits}
 	c.allocator = newAllocator(b, c.permits)
-	c.requests = &requests{base: b, fetcher: e.Fetcher, open: map[env.Handle]request{}}
+	c.requests = &requests{base: b, domains: c.domains, fetcher: e.Fetcher, open: map[env.Handle]request{}, moves: map[overlay.ID]seenMove{}}
 	c.lonePolls = &lonePolls{base: b, domains: c.domains, requests: c.requests, byKey: map[overlay.ID]*lonePoll{}}
 	c.reports = &reports{base: b}
 	c.poller = newPoller(b, c.domains, c.permits, c.allocator, c.requests, c.lonePolls, c.reports)

@@ -56,6 +56,7 @@ type itemFetch struct {
 type intake struct {
 	*base
 	accept func(l *leaderState, from env.Peer, r observation, nonce uint64, now time.Time) // takes a complete observation
+	verify func(l *leaderState, now time.Time)                                             // looks whether a report is true
 
 	fetching int                      // change reports whose items are being fetched; at most maxAllItemFetches
 	calendar env.Calendar[*itemFetch] // requests for items to repeat
@@ -66,6 +67,7 @@ type reporting struct {
 	ticket      uint64                   // proof of appointment that pollers beyond the leaf set include in reports
 	lastReport  map[env.PeerID]time.Time // time of each poller's last change report, by the poller's clock
 	itemFetches []*itemFetch             // change reports whose items are being fetched; the first one is active
+	blame
 }
 
 // run repeats the requests for items that are due.
@@ -106,6 +108,10 @@ func (in *intake) onChange(l *leaderState, from env.PeerID, m *coronapb.ChangeRe
 	sentAt := time.UnixMilli(int64(min(r.AtMs, wire.MaxMillis)))
 	if !sent || !in.mayReport(l, poller.ID, r.Ticket) || !in.timely(l, poller.Peer.ID, sentAt, r.Ticket) {
 		in.stats.Strangers++
+		return
+	}
+	if now := in.clock.Now(); l.distrusts(poller.Peer.ID, now) {
+		in.verify(l, now)
 		return
 	}
 	in.onObservation(l, poller.Peer, r)

@@ -69,10 +69,12 @@ type labNode struct {
 	waiting   []func(ok bool)
 	wish      time.Time
 	readers   int
+	owner     bool       // it owns channels that it does not lead
 	epoch     uint64     // of the channels that it leads
 	ended     wedge.Term // newest order that other nodes have ended; only newer ones are accepted
 	said      []State
 	saw       []bool // for each head, whether nobody could have changed it
+	unchanged int    // documents that this node fetched before and that have not changed
 	urgencies []Urgency
 	fetched   []*feed.Feed
 }
@@ -168,7 +170,11 @@ func (p *labNode) lead(url string, old *channelLog) *channelLog {
 	return log
 }
 
-func (p *labNode) Saw(_ overlay.ID, _ string, _ *feed.Feed, secure bool) {
+func (p *labNode) Saw(_ overlay.ID, _ string, doc *feed.Feed, secure bool) {
+	if doc == nil {
+		p.unchanged++
+		return
+	}
 	p.saw = append(p.saw, secure)
 }
 
@@ -243,7 +249,7 @@ func (p *labNode) cease(url string) {
 	p.Release(key(url))
 }
 
-func (p *labNode) Owns(key overlay.ID) bool { return p.leaders[key] != nil }
+func (p *labNode) Owns(key overlay.ID) bool { return p.owner || p.leaders[key] != nil }
 
 func (p *labNode) Term(overlay.ID) uint64 { return p.epoch }
 

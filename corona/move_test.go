@@ -1,15 +1,18 @@
 package corona
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"tidings/corona/coronapb"
 	"tidings/internal/env"
+	"tidings/overlay/wedge"
 )
 
 // A feed that has redirected permanently for a week is polled at its new address, keeps its own, and
-// survives both the end of the old host and a return to it. A new sequencer knows the move.
+// survives both the end of the old host and a return to it. A new sequencer knows the move, and believes it when the old
+// host has failed several times.
 func TestAFeedIsPolledWhereItHasMoved(t *testing.T) {
 	const oldURL, newURL = "http://old.example/feed", "http://new.example/feed"
 	day := 24 * time.Hour
@@ -36,7 +39,7 @@ func TestAFeedIsPolledWhereItHasMoved(t *testing.T) {
 	p.cease(oldURL)
 	next := l.poller(Config{PollInterval: 2 * time.Hour})
 	next.lead(oldURL, log)
-	if l.run(day, next); len(l.polls(oldURL)) != asked || state(next).Kind != coronapb.State_OK {
+	if l.run(day, next); len(l.polls(oldURL)) != asked+moveDoubt+1 || state(next).Kind != coronapb.State_OK {
 		t.Errorf("the next sequencer polls the old address %d times: %+v", len(l.polls(oldURL))-asked, state(next))
 	}
 
@@ -110,6 +113,48 @@ func TestMovesBeginAnewAndEnd(t *testing.T) {
 			t.Errorf("step %d: %q, want %q", i, m.trusted(now), step.want)
 		}
 		now = now.Add(moveTrust / 2)
+	}
+}
+
+// A sequencer that says that its channels have moved to the web server of somebody else sends no poller there, as long as
+// their own addresses answer. If these are dead, an owner asks the other web server no more often than a domain is asked without a grant.
+func TestNobodyIsAimedAtAnotherWebServer(t *testing.T) {
+	const victim = "http://victim.example/feed"
+	for name, c := range map[string]struct {
+		own   origin
+		owner bool
+		least time.Duration // between two polls of the victim; 0: it is not polled
+	}{
+		"the feed is where it was":        {own: serves(rss("A", "", "one"))},
+		"it redirects somewhere else":     {own: serves(rss("A", "", "one"), func(a *env.Answer) { a.FinalURL, a.Moved = "http://b.example/feed", true })},
+		"it is dead":                      {},
+		"it is dead, for an owner":        {owner: true, least: ungrantedGap},
+		"it asks for fewer, for an owner": {own: says(env.Answer{Status: 429}), owner: true},
+	} {
+		l := newLab(t)
+		l.origins[victim] = serves(rss("Victim", "", "other"))
+		p := l.poller(Config{PollInterval: time.Hour})
+		p.owner = c.owner
+		for i := range 40 { // channels of different domains, so that no budget holds them back
+			url := fmt.Sprintf("http://own%d.example/feed", i)
+			if c.own != nil {
+				l.origins[url] = c.own
+			}
+			p.Serve(key(url), wedge.Assignment{
+				N: 1, Ranks: wedge.SingleRank(0), IntervalStart: l.now.Add(time.Duration(i) * time.Second), Interval: time.Hour,
+				Payload: channelParams{at: victim}.payload(url),
+			})
+		}
+		l.run(4*24*time.Hour, p)
+		at := l.polls(victim)
+		if (len(at) > 0) != (c.least > 0) {
+			t.Errorf("%s: the victim is polled %d times", name, len(at))
+		}
+		for i := 1; i < len(at); i++ {
+			if at[i].Sub(at[i-1]) < c.least {
+				t.Errorf("%s: the victim is polled again after %v", name, at[i].Sub(at[i-1]))
+			}
+		}
 	}
 }
 

@@ -144,6 +144,11 @@ func (sq *sequencer) takeChanges(l *leaderState, from env.Peer, r observation, n
 	if !sq.handOver(l, d, f, func() { sq.commitAfterLast(l, f, r.valid, shown) }) {
 		return false // the next poll finds the changes again
 	}
+	if from.ID != "" {
+		for i := range d.Changes {
+			l.note(d.Changes[i].Item.ID, from.ID)
+		}
+	}
 	sq.learn(l, d, first)
 	return true
 }

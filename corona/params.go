@@ -151,7 +151,7 @@ func (b *base) readPayload(key overlay.ID, payload []byte) (s *pollTarget, grant
 	if spelled, err := feed.Canonical(m.Url); err != nil || spelled != m.Url || overlay.Key(b.cfg.Network, m.Url) != key {
 		return nil, nil
 	}
-	// A sequencer may send pollers to any address, as an origin may by a redirect.
+	// Pollers ask this address only after the channel's own one has redirected them there.
 	if at, err := feed.Canonical(m.At); m.At != "" && (err != nil || at != m.At || len(at) > maxURL) {
 		return nil, nil
 	}

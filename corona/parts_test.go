@@ -205,7 +205,7 @@ func (unled) pollFailed(d *assignment, s State, at time.Time) {}
 func (l *lab) poll(b *base, r *recorder) (*poller, *requests) {
 	ds := &domains{base: b, byName: map[string]*domain{}}
 	ps := &permits{base: b, domains: ds}
-	rq := &requests{base: b, fetcher: r, open: map[env.Handle]request{}}
+	rq := &requests{base: b, domains: ds, fetcher: r, open: map[env.Handle]request{}, moves: map[overlay.ID]seenMove{}}
 	lp := &lonePolls{base: b, domains: ds, requests: rq, byKey: map[overlay.ID]*lonePoll{}, localReaders: r}
 	po := newPoller(b, ds, ps, newAllocator(b, ps), rq, lp, &reports{base: b})
 	po.up = unled{}

@@ -378,6 +378,25 @@ func TestADocumentIsSecureIfItsWholeWayWas(t *testing.T) {
 	}
 }
 
+// "Not modified" says what a node sees only if it has fetched the document itself.
+func TestAnUnchangedDocumentOfOnesOwnIsSeen(t *testing.T) {
+	for _, own := range []bool{true, false} {
+		l := newLab(t)
+		l.origins[site] = serves(rss("A", "", "one"))
+		p := l.poller(Config{})
+		p.lead(site, nil)
+		l.run(time.Hour, p)
+		before := p.unchanged
+		if d := p.assignments.Get(key(site)); !own {
+			d.fetched = 0 // another node has fetched the document of the snapshot
+		}
+		l.run(2*time.Hour, p)
+		if (p.unchanged > before) != own {
+			t.Errorf("own document %v: %d answers", own, p.unchanged-before)
+		}
+	}
+}
+
 // A feed that has moved permanently says where to, and keeps its channel.
 func TestAMovedFeedReportsItsNewAddress(t *testing.T) {
 	l := newLab(t)

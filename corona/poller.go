@@ -207,7 +207,7 @@ func (po *poller) poll(d *assignment, now time.Time) {
 		fails = i.fails
 	}
 	_, isPage := feed.DocumentURL(d.target.url)
-	r := env.Request{URL: address(d.target.url, d.target.params.at, fails), Robots: isPage, Subscribers: d.target.params.readers}
+	r := env.Request{URL: po.requests.address(d.key(), d.target.url, d.target.params.at, fails, now), Robots: isPage, Subscribers: d.target.params.readers}
 	// An owner vouches for what it has fetched itself. "Not modified" would tell it nothing about a document that only
 	// another node has fetched.
 	if s := d.snapshot; s != nil && (isPage || !po.cfg.Witnesses || d.fetched == s.valid.digest() || !po.app.Owns(d.key())) {
@@ -280,6 +280,7 @@ func (po *poller) responded(h env.Handle, a env.Answer) bool {
 			return // the response came after the timeout
 		}
 		r.asked = o.asked
+		po.requests.noteMove(d.key(), d.target.url, d.target.params.at, r.asked, r.moved, verdict.Kind)
 		if d.domain != nil {
 			d.domain.noteAddress(a)
 		}
@@ -288,6 +289,9 @@ func (po *poller) responded(h env.Handle, a env.Answer) bool {
 		}
 		if verdict.Kind == coronapb.State_OK && r.f != nil && !po.up.leads(d.key()) && r.direct(d.target.url) {
 			po.app.Saw(d.key(), d.target.url, r.f, r.secure(d.target.url)) // a sequencer calls Saw in takeObservation
+		}
+		if a.Status == 304 && d.snapshot != nil && d.fetched == d.snapshot.valid.digest() && r.direct(d.target.url) {
+			po.app.Saw(d.key(), d.target.url, nil, false)
 		}
 		po.answered(d, a, r, verdict, now)
 	}}, m, h, a)

@@ -6,14 +6,17 @@ import (
 	"tidings/difference/page"
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/overlay"
 )
 
 // requests asks origins for documents, and reads the answers.
 type requests struct {
 	*base
+	domains *domains
 	fetcher env.Fetcher
 	last    env.Handle
-	open    map[env.Handle]request // requests without an answer, other than scheduled polls
+	open    map[env.Handle]request  // requests without an answer, other than scheduled polls
+	moves   map[overlay.ID]seenMove // redirects of channels that this node has seen itself; at most maxSeenMoves
 }
 
 // request is a request to an origin that has no answer yet.

@@ -34,7 +34,7 @@ type sequencer struct {
 func newSequencer(b *base, ds *domains, ps *permits, a *allocator, rq *requests, po *poller, in *intake) *sequencer {
 	sq := &sequencer{base: b, domains: ds, permits: ps, allocator: a, requests: rq, poller: po, intake: in, leaders: map[overlay.ID]*leaderState{}}
 	sq.monitor = &monitor{base: b, permits: ps, polls: func(key overlay.ID) bool { return po.assignments.Get(key) != nil }, fetch: sq.fetchNow, order: sq.order}
-	ps.up, a.up, po.up, in.accept = sq, sq, sq, sq.accept
+	ps.up, a.up, po.up, in.accept, in.verify = sq, sq, sq, sq.accept, sq.verify
 	return sq
 }
 
@@ -150,9 +150,11 @@ func (sq *sequencer) fetchNow(l *leaderState, now time.Time) {
 		l.fetchedAt, l.fetching = time.Time{}, 0 // upkeep tries again
 		return
 	}
-	url := address(l.url, l.moved.trusted(now), l.fails)
+	at := l.moved.trusted(now)
+	url := sq.requests.address(l.key, l.url, at, l.fails, now)
 	l.fetchedAt, l.fetching = now, sq.requests.add(request{url: l.url, then: func(h env.Handle, a env.Answer, r observation, verdict State, now time.Time) {
 		r.asked = url
+		sq.requests.noteMove(l.key, l.url, at, url, r.moved, verdict.Kind)
 		sq.noteAddress(l.key, a)
 		if !l.ceased && l.fetching == h {
 			sq.fetched(l, a, r, verdict, now)
@@ -177,11 +179,11 @@ func (sq *sequencer) PollSoon(key overlay.ID) int {
 	return 0
 }
 
-// Looking notes that owners of a channel that this node leads were asked to fetch its document only to confirm news. Their
+// Looking notes that so many nodes fetch the document of a channel that this node leads only to confirm news. Their
 // requests count as load.
-func (sq *sequencer) Looking(key overlay.ID, owners int) {
-	if l := sq.leaders[key]; l != nil {
-		l.looks.add(owners, sq.clock.Now())
+func (sq *sequencer) Looking(key overlay.ID, nodes int) {
+	if l := sq.leaders[key]; l != nil && nodes > 0 {
+		l.looks.add(nodes, sq.clock.Now())
 	}
 }
 

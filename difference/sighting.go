@@ -20,18 +20,21 @@ type Version struct {
 }
 
 // A Sighting is an owner's statement that it fetched a feed's document itself, and which versions of items it saw there.
-// If enough owners saw the same version, no single node can have made it up.
+// If enough owners saw the same version, no single node can have made it up. The statement also names versions that the
+// owner looked for and that the document lacks, although it should have them if the origin had shown them.
 type Sighting struct {
 	Owner ed25519.PublicKey // public key of the owner
 	URL   string
 	Time  time.Time // when the document was fetched
 	Seen  []Version
-	Raw   []byte // the envelope
+	// Missing are the versions that the document lacks. It may have other versions of these items.
+	Missing []Version
+	Raw     []byte // the envelope
 }
 
 // Bounds of sightings and certificates.
 const (
-	// MaxSeen is how many versions a sighting names. More become more than one sighting.
+	// MaxSeen is how many versions a sighting names, seen and missing ones together. More become more than one sighting.
 	MaxSeen = 64
 	// MaxSightings is how many sightings a certificate has, one of each owner of a feed.
 	MaxSightings = 8
@@ -43,9 +46,9 @@ const (
 var ErrSighting = errors.New("not a sighting")
 
 // See signs a sighting.
-func See(signer *wire.Signer, url string, seen []Version, at time.Time) *Sighting {
-	m := &differencepb.Sighting{Url: url, TimeMs: uint64(at.UnixMilli()), Seen: VersionBytes(seen)}
-	return &Sighting{signer.Public(), url, at, seen, signer.Sign(wire.DomainSighting, wire.Encode(m)).Raw}
+func See(signer *wire.Signer, url string, seen []Version, at time.Time, missing ...Version) *Sighting {
+	m := &differencepb.Sighting{Url: url, TimeMs: uint64(at.UnixMilli()), Seen: VersionBytes(seen), Missing: VersionBytes(missing)}
+	return &Sighting{signer.Public(), url, at, seen, missing, signer.Sign(wire.DomainSighting, wire.Encode(m)).Raw}
 }
 
 // OpenSighting verifies and parses a sighting.
@@ -62,10 +65,11 @@ func OpenSighting(verify wire.Verifier, raw []byte) (*Sighting, error) {
 		return nil, fmt.Errorf("%w: %w", ErrSighting, err)
 	}
 	seen, err := Versions(m.Seen)
-	if err != nil || len(m.Url) > maxFeedURL || m.TimeMs > wire.MaxMillis {
+	missing, missErr := Versions(m.Missing)
+	if err != nil || missErr != nil || len(seen)+len(missing) > MaxSeen || len(m.Url) > maxFeedURL || m.TimeMs > wire.MaxMillis {
 		return nil, fmt.Errorf("%w: out of bounds", ErrSighting)
 	}
-	return &Sighting{signed.Key, m.Url, time.UnixMilli(int64(m.TimeMs)).UTC(), seen, signed.Raw}, nil
+	return &Sighting{signed.Key, m.Url, time.UnixMilli(int64(m.TimeMs)).UTC(), seen, missing, signed.Raw}, nil
 }
 
 // VersionBytes encodes versions.

@@ -15,9 +15,10 @@ import (
 func TestSightingsSayWhatOwnersSaw(t *testing.T) {
 	home, away := wire.HashOf([]byte("home")), wire.HashOf([]byte("away"))
 	seen := []Version{{feed.ID{1}, feed.Hash{2}}, {feed.ID{3}, feed.Hash{4}}}
-	s := See(wire.NewSigner(keyOf(5), home), itsURL, seen, time.Unix(7, 0).UTC())
+	missing := []Version{{feed.ID{3}, feed.Hash{5}}}
+	s := See(wire.NewSigner(keyOf(5), home), itsURL, seen, time.Unix(7, 0).UTC(), missing...)
 	got, err := OpenSighting(wire.NewVerifier(home), s.Raw)
-	if err != nil || !bytes.Equal(got.Owner, public(5)) || got.URL != itsURL || !slices.Equal(got.Seen, seen) || !got.Time.Equal(s.Time) {
+	if err != nil || !bytes.Equal(got.Owner, public(5)) || got.URL != itsURL || !slices.Equal(got.Seen, seen) || !slices.Equal(got.Missing, missing) || !got.Time.Equal(s.Time) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := OpenSighting(wire.NewVerifier(away), s.Raw); !errors.Is(err, ErrSighting) {
@@ -43,6 +44,9 @@ func TestSightingsAreBounded(t *testing.T) {
 	if _, err := OpenSighting(verify, See(by, itsURL, versions(MaxSeen+1), time.Unix(7, 0)).Raw); !errors.Is(err, ErrSighting) {
 		t.Errorf("too many versions: %v", err)
 	}
+	if _, err := OpenSighting(verify, See(by, itsURL, versions(MaxSeen), time.Unix(7, 0), versions(1)...).Raw); !errors.Is(err, ErrSighting) {
+		t.Errorf("too many versions, one of which is missing: %v", err)
+	}
 	// Otherwise an owner could count as many.
 	if _, err := OpenSighting(verify, See(by, itsURL, append(versions(2), Version{versions(1)[0].ID, feed.Hash{1}}), time.Unix(7, 0)).Raw); !errors.Is(err, ErrSighting) {
 		t.Errorf("an item twice: %v", err)
@@ -63,7 +67,7 @@ func FuzzSighting(f *testing.F) {
 	home := wire.HashOf([]byte("home"))
 	by, verify := wire.NewSigner(keyOf(5), home), wire.NewVerifier(home)
 	for _, m := range []*differencepb.Sighting{
-		{Url: itsURL, TimeMs: 7, Seen: VersionBytes(make([]Version, 1))}, {}, {Url: itsURL, Seen: [][]byte{[]byte("short")}},
+		{Url: itsURL, TimeMs: 7, Seen: VersionBytes(make([]Version, 1)), Missing: VersionBytes(make([]Version, 1))}, {}, {Url: itsURL, Seen: [][]byte{[]byte("short")}},
 	} {
 		f.Add(wire.Encode(m))
 	}
@@ -75,8 +79,8 @@ func FuzzSighting(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := OpenSighting(verify, See(by, s.URL, s.Seen, s.Time).Raw)
-		if err != nil || again.URL != s.URL || !again.Time.Equal(s.Time) || !slices.Equal(again.Seen, s.Seen) {
+		again, err := OpenSighting(verify, See(by, s.URL, s.Seen, s.Time, s.Missing...).Raw)
+		if err != nil || again.URL != s.URL || !again.Time.Equal(s.Time) || !slices.Equal(again.Seen, s.Seen) || !slices.Equal(again.Missing, s.Missing) {
 			t.Errorf("%+v became %+v, %v", s, again, err)
 		}
 	})

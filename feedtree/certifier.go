@@ -18,13 +18,14 @@ type certifier struct {
 	*common
 	entries   *entries
 	witnesses *witnesses
+	contests  *contests
 	cal       plans
 
 	appendAccepted func(c *channel) // appends publications that wait, because the numbers in later entries count them
 }
 
 func newCertifier(m *common, entries *entries, ws *witnesses) *certifier {
-	ce := &certifier{common: m, entries: entries, witnesses: ws}
+	ce := &certifier{common: m, entries: entries, witnesses: ws, contests: newContests(m, entries, ws)}
 	ce.cal = m.feedPlans(ce.check)
 	ws.certify = ce.take
 	return ce
@@ -92,9 +93,18 @@ func (ce *certifier) take(c *channel, s *difference.Sighting) {
 	if held := l.sightings[by]; len(held) > 0 && s.Time.Before(held[len(held)-1].Time) {
 		return // anybody may send again what was in a certificate
 	}
-	held := append(l.sightings[by], s)
+	held := append(slices.DeleteFunc(l.sightings[by], func(old *difference.Sighting) bool { return replaces(s, old) }), s)
 	l.sightings[by] = held[max(0, len(held)-maxHeldSightings):]
 	ce.plan(c, ce.clock.Now())
+}
+
+// replaces reports whether a sighting is about all items that an earlier one of its owner is about.
+func replaces(s, old *difference.Sighting) bool {
+	about := func(v difference.Version) bool {
+		same := func(o difference.Version) bool { return o.ID == v.ID }
+		return slices.ContainsFunc(s.Seen, same) || slices.ContainsFunc(s.Missing, same)
+	}
+	return !slices.ContainsFunc(slices.Concat(old.Seen, old.Missing), func(v difference.Version) bool { return !about(v) })
 }
 
 // onSight handles a sighting from another owner.
@@ -106,9 +116,11 @@ func (ce *certifier) onSight(from env.PeerID, m *feedtreepb.Sight) error {
 	if wire.PeerIDOf(s.Owner) != from {
 		return nil
 	}
-	if c := ce.feeds[overlay.Key(ce.node.Network(), s.URL)]; c != nil {
+	key := overlay.Key(ce.node.Network(), s.URL)
+	if c := ce.feeds[key]; c != nil {
 		ce.take(c, s)
 	}
+	ce.contests.heard(key, s)
 	return nil
 }
 
@@ -124,7 +136,7 @@ func (ce *certifier) check(c *channel) {
 		return
 	}
 	owners := v.Epoch.Owners
-	for _, certificate := range certificates(ce.open(c), l.sightings, owners) {
+	for _, certificate := range ce.certificates(c, owners) {
 		delta := difference.Delta{}
 		for _, s := range certificate {
 			delta.Sightings = append(delta.Sightings, s.Raw)
@@ -139,7 +151,11 @@ func (ce *certifier) check(c *channel) {
 			return
 		}
 		ce.stats.Certificates++
-		l.marks.add(certificate, l.window.Version, owners)
+		if contests := ce.contestedIn(c, l.marks.add(certificate, l.window.Version, owners)); len(contests) > 0 {
+			ce.stats.Contests += uint64(len(contests))
+			ce.app.Contested(c.key, contests)
+			continue
+		}
 		l.requests, l.askAt = 0, time.Time{} // further items may be waiting behind these
 	}
 	open := ce.open(c)
@@ -182,23 +198,25 @@ type openItem struct {
 // answeredBy reports whether a sighting says which version its owner sees. One from before the log got this version and
 // with another one does not.
 func (o openItem) answeredBy(s *difference.Sighting) bool {
-	return slices.ContainsFunc(s.Seen, func(v difference.Version) bool {
+	return slices.Contains(s.Missing, o.Version) || slices.ContainsFunc(s.Seen, func(v difference.Version) bool {
 		return v == o.Version || v.ID == o.ID && !s.Time.Before(o.changed)
 	})
 }
 
-// open returns the newest versions of unsigned items in the log without a certificate: those that this node has
-// seen itself, and those that came lately. Earlier ones may have left the document.
+// open returns the newest versions of unsigned items in the log without a certificate, or with one that contests them:
+// those that this node has seen itself or looks for as an owner, and those that came lately. Earlier ones may have left the
+// document. A contest is not final, because replicas of an origin may lag for long.
 func (ce *certifier) open(c *channel) (open []openItem) {
 	l, since := c.leader, ce.recent()
 	own := ce.witnesses.records[c.key]
 	for e := range l.window.Latest {
 		version := difference.Version{ID: e.ID, Hash: e.Hash}
-		if e.Signed || l.marks.of(version) != (mark{}) || len(open) == difference.MaxSeen {
+		if e.Signed || l.marks.of(version).vouches() || len(open) == difference.MaxSeen {
 			continue
 		}
 		if own != nil {
-			if seen, ok := own.find(version); ok && seen == version {
+			seen, ok := own.find(version)
+			if ok && seen == version || slices.ContainsFunc(own.wanted, func(w wantedSight) bool { return w.Version == version }) {
 				open = append(open, openItem{version, e.Changed})
 				continue
 			}
@@ -218,7 +236,7 @@ func (ce *certifier) request(c *channel, owners []env.PeerID, open []openItem) {
 	for i, owner := range owners {
 		var lacking []difference.Version
 		for _, o := range open {
-			if sightingOf(c.leader.sightings[owner], o) == nil {
+			if s := ce.sightingOf(c, owner, o); s == nil || slices.Contains(s.Missing, o.Version) {
 				lacking = append(lacking, o.Version)
 			}
 		}
@@ -240,29 +258,41 @@ func (ce *certifier) request(c *channel, owners []env.PeerID, open []openItem) {
 	ce.app.Looking(c.key, looking)
 }
 
-// sightingOf returns the latest sighting that answers for an item; nil if there is none.
-func sightingOf(held []*difference.Sighting, o openItem) *difference.Sighting {
-	for _, s := range slices.Backward(held) {
+// sightingOf returns the latest sighting of an owner that answers for an item; nil if there is none. What this node heard
+// before it led the feed counts, too.
+func (ce *certifier) sightingOf(c *channel, owner env.PeerID, o openItem) *difference.Sighting {
+	for _, s := range slices.Backward(c.leader.sightings[owner]) {
 		if o.answeredBy(s) {
 			return s
 		}
 	}
-	return nil
+	return ce.witnesses.records[c.key].missedBy(owner, o.Version)
+}
+
+// contestedIn returns which of some items of a feed are contested.
+func (ce *certifier) contestedIn(c *channel, items []feed.ID) (contests []feed.ID) {
+	for _, id := range items {
+		if c.leader.marks[id].contested {
+			contests = append(contests, id)
+		}
+	}
+	return contests
 }
 
 // certificates returns the sightings that settle items, in one certificate for all items that the same sightings
 // settle.
-func certificates(open []openItem, held map[env.PeerID][]*difference.Sighting, owners []env.PeerID) (all [][]*difference.Sighting) {
-	for _, o := range open {
+func (ce *certifier) certificates(c *channel, owners []env.PeerID) (all [][]*difference.Sighting) {
+	l := c.leader
+	for _, o := range ce.open(c) {
 		var of []*difference.Sighting
 		for _, owner := range owners {
-			if s := sightingOf(held[owner], o); s != nil {
+			if s := ce.sightingOf(c, owner, o); s != nil {
 				of = append(of, s)
 			}
 		}
 		var m marks
 		m.add(of, func(feed.ID) feed.Hash { return o.Hash }, owners)
-		if m.of(o.Version) != (mark{}) && !slices.ContainsFunc(all, func(other []*difference.Sighting) bool { return slices.Equal(other, of) }) {
+		if settled, before := m.of(o.Version), l.marks.of(o.Version); settled != (mark{}) && (settled.vouches() || !before.contested) && !slices.ContainsFunc(all, func(other []*difference.Sighting) bool { return slices.Equal(other, of) }) {
 			all = append(all, of)
 		}
 	}

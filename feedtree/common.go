@@ -49,12 +49,20 @@ type Application interface {
 	// comes back by Fetched, and readers do not see it. Look reports whether it was requested.
 	Look(key overlay.ID, url string) bool
 
+	// Contested says that most owners of a feed that this node leads have looked for items of the log in vain.
+	Contested(key overlay.ID, items []feed.ID)
+
+	// Interval returns the time between two polls of one node according to the state of a feed's polls, as the sequencer
+	// signed it. ok is false if the polls fail.
+	Interval(state []byte) (interval time.Duration, ok bool)
+
 	// PollSoon returns how many of the owners of a feed that this node leads, the first in its wedge, poll it anyway so
 	// that they need not look.
 	PollSoon(key overlay.ID) int
 
-	// Looking says that so many owners of a feed were asked to fetch its document only to confirm news.
-	Looking(key overlay.ID, owners int)
+	// Looking says that so many nodes fetch the document of a feed that this node leads only to confirm news: owners that
+	// were asked, or readers that compare the log with the origin.
+	Looking(key overlay.ID, nodes int)
 
 	// Filter returns the changes in d, which come from another branch, that are new to this node's poller of the
 	// feed. The poller treats them as known from then on.
@@ -241,6 +249,7 @@ type channel struct {
 	keyTrust
 	stated
 	reading
+	originAuditing
 	probation *probation // of the parents that should deliver its entries; nil: none has begun
 }
 

@@ -18,12 +18,17 @@ type Config struct {
 	// PollInterval is the time over which nodes that have to ask an origin themselves spread their requests. At
 	// least 1 s, default 30 min. A longer interval spares the origin, and cut-off readers get news later.
 	PollInterval time.Duration
+	// AuditOneIn is how many new items a node is shown, on average, for each comparison of a feed's log with its
+	// origin. At least 1, default 200. A smaller number finds owners that lie sooner, and costs the origin more requests:
+	// with 1, each reader's node fetches the document once for each new item.
+	AuditOneIn int
 }
 
 func (c Config) withDefaults() Config {
 	c.BeatInterval = cmp.Or(c.BeatInterval, time.Hour)
 	c.DigestInterval = cmp.Or(c.DigestInterval, time.Minute)
 	c.PollInterval = cmp.Or(c.PollInterval, 30*time.Minute)
+	c.AuditOneIn = cmp.Or(c.AuditOneIn, 200)
 	return c
 }
 
@@ -34,6 +39,7 @@ func (c Config) Validate() error {
 		check.AtLeast("feedtree: BeatInterval", c.BeatInterval, time.Second),
 		check.AtLeast("feedtree: DigestInterval", c.DigestInterval, time.Second),
 		check.AtLeast("feedtree: PollInterval", c.PollInterval, time.Second),
+		check.AtLeast("feedtree: AuditOneIn", c.AuditOneIn, 1),
 	)
 }
 
@@ -75,6 +81,10 @@ type Stats struct {
 	Looks         uint64 // documents fetched only to confirm what other nodes had found
 	Sighted       uint64 // versions of items that this node has signed to have seen, for sequencers
 	Certificates  uint64 // certificates appended as the sequencer
+	Missed        uint64 // versions of items that this node has signed to have looked for in vain
+	Contests      uint64 // items contested in certificates that this node has appended as the sequencer
+	OriginAudits  uint64 // documents fetched only to compare the log of a followed feed with its web server
+	Problems      uint64 // times that such a comparison showed that the log is wrong
 	Unseen        uint64 // times that a publisher stated more items than the log had
 	Unspoken      uint64 // times that a publisher was overdue that has promised to speak
 	Objected      uint64 // objections sent because the web server names another key than the log

@@ -28,7 +28,8 @@ type FeedTree struct {
 	*trusts        // publishers' keys that this node trusts
 	*entries       // entries, as they are written and read
 	*witnesses     // what this node has seen of the feeds that it owns
-	*certifier     // what the owners of the feeds that this node leads have seen
+	*certifier     // what the owners of the feeds that this node leads have seen, or looked for in vain
+	*originAudits  // what this node has seen at the origins of feeds that it follows
 	*pusher        // publications of this node, on their way
 	*reader        // what readers see
 	*subscriptions // what readers have asked for
@@ -56,11 +57,13 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 	f.auditor = newAuditor(m, f.cutOffs, f.repairer, f.deliveries)
 	f.keyQuestions = newKeyQuestions(m)
 	f.witnesses = &witnesses{common: m, records: map[overlay.ID]*sightRecord{}}
+	f.witnesses.decode = f.entries.decode
 	f.certifier = newCertifier(m, f.entries, f.witnesses)
+	f.originAudits = newOriginAudits(m, f.entries)
 	f.statements = newStatements(m, f.repairer)
 	f.trusts = newTrusts(m, f.keyQuestions)
 	f.pusher = newPusher(m)
-	f.reader = newReader(m, f.cutOffs, f.repairer, f.trusts, f.entries, f.pusher, f.statements)
+	f.reader = newReader(m, f.cutOffs, f.repairer, f.trusts, f.entries, f.pusher, f.statements, f.originAudits)
 	f.subscriptions = &subscriptions{m, e.Store, f.cutOffs, f.repairer, f.trusts, f.reader}
 	f.trusts.save = f.subscriptions.saveTrust
 	f.acceptor = newAcceptor(m, f.keyQuestions, f.pusher, f.entries)
@@ -101,6 +104,8 @@ func (f *FeedTree) tick(overlay.ID) {
 	f.reader.handOverItems(all, now)
 	f.deliveries.forgetReputations(now)
 	f.witnesses.forget()
+	f.certifier.contests.check(now)
+	f.witnesses.checkLogs()
 	f.statements.checkAll(all, now)
 	f.ticks.add(f.after(env.Jitter(f.rand, f.cfg.DigestInterval)), overlay.ID{})
 }
@@ -185,6 +190,8 @@ func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 		err = f.witnesses.onSightRequest(from, b.SightRequest)
 	case *feedtreepb.Message_Sight:
 		err = f.certifier.onSight(from, b.Sight)
+	case *feedtreepb.Message_Audit:
+		err = f.originAudits.onAudit(from, b.Audit)
 	case *feedtreepb.Message_Objection:
 		err = f.onObjection(b.Objection.Witness)
 	}
@@ -205,14 +212,22 @@ func (f *FeedTree) Route(body []byte) {
 }
 
 // Fetched handles a document that this node has just fetched from the origin of a channel. secure means that
-// nobody on the way could have changed the document.
+// nobody on the way could have changed the document. doc is nil if the document that this node fetched last has not
+// changed.
 func (f *FeedTree) Fetched(key overlay.ID, url string, doc *feed.Feed, secure bool) {
+	if doc == nil {
+		f.witnesses.unchanged(key, url)
+		return
+	}
 	c, head := f.feeds[key], &doc.Head
 	leads := c != nil && c.leader != nil && c.leader.ready
 	if leads && c.leader.head == nil {
 		c.leader.setHead(head) // a publisher may send items before a poll has told anything
 	}
 	f.witnesses.saw(key, url, doc)
+	if c != nil && c.subscribed {
+		f.originAudits.saw(c, doc)
+	}
 	publisher, ok := head.Publisher()
 	if !ok || !secure {
 		return // a document that names no key withdraws none: the site may have been rebuilt

@@ -161,7 +161,7 @@ func (in *intruder) chooseUpdate(s *choices) *feedtreepb.Update {
 // An attack sends the target a message of one kind.
 type attack func(in *intruder, s *choices)
 
-var attacks = []attack{sendDigest, sendDigestAck, sendHeads, sendHeadsReply, sendBeats, sendUpdate, sendBeat, sendPush, sendPushReply, sendWitnessRequest, sendWitnessReply, sendObjection, sendSightRequest, sendSight}
+var attacks = []attack{sendDigest, sendDigestAck, sendHeads, sendHeadsReply, sendBeats, sendUpdate, sendBeat, sendPush, sendPushReply, sendWitnessRequest, sendWitnessReply, sendObjection, sendSightRequest, sendSight, sendAudit}
 
 // runAttacks sends a member the messages that the input describes.
 func runAttacks(t *testing.T, b []byte, kinds ...attack) {
@@ -362,11 +362,28 @@ func sendSight(in *intruder, s *choices) {
 	if s.choose(4) < 3 {
 		at := in.Now().Add(pick(s, 0, -time.Hour, time.Hour, -100*365*24*time.Hour))
 		seen := make([]difference.Version, pick(s, 1, 0, difference.MaxSeen, difference.MaxSeen+1))
-		raw = difference.See(in.signer, pick(s, in.feeds[0], in.feeds[1], "http://other.example/"), seen, at).Raw
+		raw = difference.See(in.signer, pick(s, in.feeds[0], in.feeds[1], "http://other.example/"), seen, at, make([]difference.Version, pick(s, 0, 1, difference.MaxSeen))...).Raw
 		raw = raw[:pick(s, len(raw), len(raw)-1)]
 	}
 	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_Sight{Sight: &feedtreepb.Sight{Sighting: raw}}})
 }
+
+func FuzzAudit(f *testing.F) { fuzz(f, sendAudit) }
+
+// sendAudit reports a problem that does not exist.
+func sendAudit(in *intruder, s *choices) {
+	raw := make([]byte, pick(s, 0, 1, difference.MaxSighting, difference.MaxSighting+1))
+	if s.choose(4) < 3 {
+		at := in.Now().Add(pick(s, 0, -time.Hour, time.Hour, -100*365*24*time.Hour))
+		seen := make([]difference.Version, pick(s, 1, 0))
+		raw = difference.See(in.signer, pick(s, in.feeds[0], in.feeds[1], "http://other.example/"), seen, at, make([]difference.Version, pick(s, 0, 1, difference.MaxSeen))...).Raw
+		raw = raw[:pick(s, len(raw), len(raw)-1)]
+	}
+	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_Audit{Audit: &feedtreepb.Audit{Sighting: raw}}})
+}
+
+// mergePause is longer than the pause after a heartbeat in which a merge makes none.
+const mergePause = 6 * time.Second
 
 // A follower of a branch that has ended may learn of the other branch only by a heartbeat. It then asks nodes that
 // it knows. A heartbeat of an invented branch costs it only these requests.
@@ -394,7 +411,11 @@ func TestAHeartbeatOfAnotherBranchStartsARepair(t *testing.T) {
 		}
 		// The heartbeat after a merge reaches all readers.
 		in.World.Run(time.Minute)
-		beats := leads.Layers().Feeds.Stats().Beats
+		beats := uint64(0)
+		for beats != leads.Layers().Feeds.Stats().Beats { // until none has just been made
+			beats = leads.Layers().Feeds.Stats().Beats
+			in.World.Run(mergePause)
+		}
 		for range 3 {
 			leads.Do(func() { leads.Layers().Feeds.BranchMerged(key) })
 		}

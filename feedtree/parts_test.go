@@ -38,10 +38,12 @@ type bench struct {
 
 const benchURL = "http://a.example/"
 
-func (b *bench) Witnessed(overlay.ID, []feed.ID) {}
-func (b *bench) Look(overlay.ID, string) bool    { b.fetches = append(b.fetches, b.now); return true }
-func (b *bench) Looking(overlay.ID, int)         {}
-func (b *bench) PollSoon(overlay.ID) int         { return 0 }
+func (b *bench) Witnessed(overlay.ID, []feed.ID)       {}
+func (b *bench) Look(overlay.ID, string) bool          { b.fetches = append(b.fetches, b.now); return true }
+func (b *bench) Looking(overlay.ID, int)               {}
+func (b *bench) Contested(overlay.ID, []feed.ID)       {}
+func (b *bench) Interval([]byte) (time.Duration, bool) { return b.cfg.PollInterval, true }
+func (b *bench) PollSoon(overlay.ID) int               { return 0 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
@@ -440,7 +442,7 @@ func TestFetchedItemsAreShownOnce(t *testing.T) {
 	b := newBench(t)
 	o := &cutOffs{b.common}
 	rp := newRepairer(b.common, o)
-	rd := newReader(b.common, o, rp, newTrusts(b.common, newKeyQuestions(b.common)), &entries{b.common, b}, newPusher(b.common), newStatements(b.common, rp))
+	rd := newReader(b.common, o, rp, newTrusts(b.common, newKeyQuestions(b.common)), &entries{b.common, b}, newPusher(b.common), newStatements(b.common, rp), newOriginAudits(b.common, nil))
 	b.follow()
 	doc := &feed.Feed{Items: []feed.Item{version(t, "A")}}
 	for range 2 {

@@ -22,12 +22,13 @@ type reader struct {
 	entries  *entries
 	pusher   *pusher
 	spoken   *statements
+	audits   *originAudits
 	absorb   func(key overlay.ID, body []byte) // appends items to the log of a feed that this node leads
 	cal      plans                             // feeds whose logs were on the disk at the start, and are to be read
 }
 
-func newReader(m *common, cutOffs *cutOffs, repairer *repairer, trusts *trusts, entries *entries, pusher *pusher, spoken *statements) *reader {
-	rd := &reader{common: m, cutOffs: cutOffs, repairer: repairer, trusts: trusts, entries: entries, pusher: pusher, spoken: spoken}
+func newReader(m *common, cutOffs *cutOffs, repairer *repairer, trusts *trusts, entries *entries, pusher *pusher, spoken *statements, audits *originAudits) *reader {
+	rd := &reader{common: m, cutOffs: cutOffs, repairer: repairer, trusts: trusts, entries: entries, pusher: pusher, spoken: spoken, audits: audits}
 	rd.cal = m.feedPlans(func(c *channel) {
 		if c.subscribed {
 			rd.sync(c, nil)
@@ -191,6 +192,7 @@ func (rd *reader) applyEntry(c *channel, e *owner.Entry, d decodedEntry, shownBe
 	if len(news) > 0 {
 		rd.stats.Shown += uint64(len(news))
 		rd.app.News(c.key, news, e.Time)
+		rd.audits.shown(c, news)
 	} else if d.Head != nil || len(d.Sightings) > 0 {
 		rd.app.StateChanged(c.key, c.state, rd.clock.Now()) // readers may be waiting for the first head, or for a certificate
 	}

@@ -130,6 +130,7 @@ func (sq *sequencer) Committed(key overlay.ID, e *owner.Entry, body []byte) {
 		sq.heartbeats.published(c)
 		if e.Items > 0 {
 			sq.certifier.committed(c)
+			sq.app.Looking(key, e.Items*v.Weight/sq.cfg.AuditOneIn) // readers that will compare the log with the origin
 		}
 		if c.subscribed {
 			sq.deliveries.startProbation(c, e.Hash, e.At.Seq)

@@ -10,6 +10,7 @@ import (
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay"
+	"tidings/overlay/owner"
 )
 
 // This file, certifier.go and witnessed.go let readers know which polled items more than one node has seen at the
@@ -18,6 +19,7 @@ import (
 //	witnesses  an owner remembers what it has fetched itself, and signs that on request     sighting.go
 //	certifier  the sequencer asks the owners, and appends their sightings to the log          certifier.go
 //	marks      a reader's node checks the sightings, and shows what they prove                witnessed.go
+//	contests   an owner signs what it has looked for in vain, and watches that this is logged  contest.go
 
 // witnesses remembers which versions of items this node has seen at the origins of the feeds that it owns, and signs
 // sightings of them for the feeds' sequencers. It signs nothing that it has only heard of.
@@ -25,16 +27,23 @@ type witnesses struct {
 	*common
 	records map[overlay.ID]*sightRecord // of feeds that this node owns
 	certify func(c *channel, s *difference.Sighting)
+	contest func(key overlay.ID, url string, r *sightRecord) // signs which wanted items the last document lacks
+	decode  func(log []*owner.Entry, then func([]decodedEntry))
 }
 
-// A sightRecord is what an owner has seen of a feed, and what the feed's sequencer wants to know.
+// A sightRecord is what an owner has seen of a feed, and which items it is to look for: those that the feed's sequencer asks
+// about, and new ones of the log.
 type sightRecord struct {
 	seen     []seenVersion // items of the last document, sorted
 	at       time.Time     // when that was fetched; zero: not yet
-	wanted   []wantedSight // at most difference.MaxSeen
+	wanted   []wantedSight // at most difference.MaxSeen, the newest last
 	to       env.PeerID    // the sequencer that wants to know
 	looks    int           // times that the document was fetched only for a sequencer, without success
 	lookedAt time.Time     // when the document was last fetched only for a sequencer
+	watching
+	doubted bool   // the next document is to be compared with the log, because another owner doubts the sequencer
+	fetched uint64 // head of the log when the document was fetched
+	head    uint64 // head of the log when it was last checked
 }
 
 // A seenVersion is a version of an item, the identity first.
@@ -48,10 +57,13 @@ func seenVersionOf(v difference.Version) (p seenVersion) {
 
 func compareSeen(a, b seenVersion) int { return bytes.Compare(a[:], b[:]) }
 
-// A wantedSight is a version that a sequencer asks about.
+// A wantedSight is a version that this node looks for.
 type wantedSight struct {
 	difference.Version
-	since time.Time // when it was asked for first
+	since     time.Time // when this node first heard of it
+	itemSince time.Time // when it first heard of a version of the item, since the last certificate
+	asked     bool      // the sequencer waits for an answer
+	contested
 }
 
 // maxLookDoublings bounds the pause between looks that bring no document: it begins at half a polling interval, and is
@@ -66,13 +78,45 @@ func (ws *witnesses) saw(key overlay.ID, url string, doc *feed.Feed) {
 		return
 	}
 	r := ws.record(key)
+	before, first := *r, r.at.IsZero()
 	r.looks = 0
+	defer ws.contest(key, url, r)
 	r.at, r.seen = ws.clock.Now(), make([]seenVersion, 0, len(doc.Items))
+	r.fetched = ws.logHead(key)
 	for i := range doc.Items {
 		r.seen = append(r.seen, seenVersionOf(difference.Version{ID: doc.Items[i].ID, Hash: doc.Items[i].Hash}))
 	}
 	slices.SortFunc(r.seen, compareSeen)
+	isNew := func(it feed.Item) bool { return !before.has(it.ID) }
+	_, signs := doc.Head.Publisher() // then the sequencer may wait for the publisher to send the item
+	if r.doubted {
+		if r.doubted = false; !signs {
+			ws.compare(key, doc)
+		}
+	}
+	if !first && !signs && r.fetched == before.fetched && slices.ContainsFunc(doc.Items, isNew) {
+		r.head = r.fetched
+		ws.owners.Missing(key, true)
+	}
 	ws.answer(key, url, r)
+}
+
+// has reports whether the last document has an item, in any version.
+func (r *sightRecord) has(id feed.ID) bool {
+	i, _ := slices.BinarySearchFunc(r.seen, seenVersionOf(difference.Version{ID: id}), compareSeen)
+	return i < len(r.seen) && bytes.Equal(r.seen[i][:32], id[:])
+}
+
+// checkLogs notes which logs have grown. A sequencer that gets items, but never appends one, is so found out by the owners
+// that see them at the origin. An owner cannot know which items a log should have, because some are unreadable and others
+// await their publisher; so any entry counts.
+func (ws *witnesses) checkLogs() {
+	for key, r := range ws.records {
+		if head := ws.logHead(key); head != r.head {
+			r.head = head
+			ws.owners.Missing(key, false)
+		}
+	}
 }
 
 func (ws *witnesses) record(key overlay.ID) *sightRecord {
@@ -102,22 +146,79 @@ func (ws *witnesses) onSightRequest(from env.PeerID, m *feedtreepb.SightRequest)
 // poll the feed anyway, it fetches the document for the rest.
 func (ws *witnesses) want(key overlay.ID, url string, to env.PeerID, items []difference.Version, look bool) {
 	r, now := ws.record(key), ws.clock.Now()
-	before := r.wanted
-	r.to, r.wanted = to, nil
+	r.to = to
+	for i := range r.wanted {
+		r.wanted[i].asked = slices.Contains(items, r.wanted[i].Version)
+	}
 	for _, v := range items {
-		w := wantedSight{v, now}
-		if i := slices.IndexFunc(before, func(old wantedSight) bool { return old.Version == v }); i >= 0 {
-			w.since = before[i].since
-		}
-		r.wanted = append(r.wanted, w)
+		r.want(v, now).asked = true
 	}
 	ws.answer(key, url, r)
-	// A sequencer that lies must not be able to make its owners ask an origin all the time, nor one that fails.
-	if pause := ws.cfg.PollInterval / 2 << min(r.looks, maxLookDoublings); len(r.wanted) > 0 && look && (r.lookedAt.IsZero() || now.Sub(r.lookedAt) >= pause) && ws.app.Look(key, url) {
-		r.lookedAt = now
-		r.looks++
-		ws.stats.Looks++
+	ws.contest(key, url, r) // the sequencer may be another one than before
+	if look && slices.ContainsFunc(r.wanted, func(w wantedSight) bool { return w.asked }) {
+		ws.look(key, url, r)
 	}
+}
+
+// want returns the record of a wanted version, which replaces another version of the item.
+func (r *sightRecord) want(v difference.Version, now time.Time) *wantedSight {
+	i := slices.IndexFunc(r.wanted, func(w wantedSight) bool { return w.ID == v.ID })
+	switch {
+	case i < 0:
+		r.wanted = append(r.wanted, wantedSight{Version: v, since: now, itemSince: now})
+		r.wanted = r.wanted[max(0, len(r.wanted)-difference.MaxSeen):]
+		i = len(r.wanted) - 1
+	case r.wanted[i].Version != v:
+		r.wanted[i] = wantedSight{Version: v, since: now, itemSince: r.wanted[i].itemSince}
+	}
+	return &r.wanted[i]
+}
+
+// unchanged handles the answer of the origin that the document which this node fetched last has not changed.
+func (ws *witnesses) unchanged(key overlay.ID, url string) {
+	if r := ws.records[key]; r != nil && !r.at.IsZero() {
+		r.at = ws.clock.Now()
+		ws.answer(key, url, r)
+		ws.contest(key, url, r)
+	}
+}
+
+// look fetches the document, unless this node polls the feed anyway or has looked lately: a sequencer that lies must not be
+// able to make its owners ask an origin all the time, nor one that fails.
+func (ws *witnesses) look(key overlay.ID, url string, r *sightRecord) bool {
+	now := ws.clock.Now()
+	if pause := ws.cfg.PollInterval / 2 << min(r.looks, maxLookDoublings); !r.lookedAt.IsZero() && now.Sub(r.lookedAt) < pause || !ws.app.Look(key, url) {
+		return false
+	}
+	r.lookedAt = now
+	r.looks++
+	ws.stats.Looks++
+	return true
+}
+
+// Doubted looks for a reason to replace the sequencer of a feed, because another owner wants another one.
+func (ws *witnesses) Doubted(key overlay.ID) {
+	v, ok := ws.owners.View(key)
+	_, isPage := feed.DocumentURL(v.URL)
+	_, isSteward := overlay.StewardDomain(v.URL)
+	if ok && !isPage && !isSteward && !overlay.IsShardURL(v.URL) && v.Owns && !v.Leads {
+		r := ws.record(key)
+		r.doubted = ws.look(key, v.URL, r) || r.doubted
+	}
+}
+
+// compare notes whether a log lacks items of a document. Items that no follower could read count as well, so such a feed
+// may get another sequencer without need.
+func (ws *witnesses) compare(key overlay.ID, doc *feed.Feed) {
+	ws.decode(ws.owners.Visible(key), func(deltas []decodedEntry) {
+		known := new(difference.Known)
+		for _, d := range deltas {
+			known.AddLogged(d.Delta)
+		}
+		if slices.ContainsFunc(doc.Items, func(it feed.Item) bool { has, _ := known.Has(it.ID, it.Hash); return !has }) {
+			ws.owners.Missing(key, true)
+		}
+	})
 }
 
 // answer sends a sighting of the wanted items that the last document has. If it has another version than the wanted
@@ -125,26 +226,32 @@ func (ws *witnesses) want(key overlay.ID, url string, to env.PeerID, items []dif
 // since.
 func (ws *witnesses) answer(key overlay.ID, url string, r *sightRecord) {
 	var seen []difference.Version
+	for i := range r.wanted {
+		w := &r.wanted[i]
+		if v, found := r.find(w.Version); w.asked && found && (v == w.Version || !r.at.Before(w.since)) {
+			w.asked, seen = false, append(seen, v)
+		}
+	}
 	r.wanted = slices.DeleteFunc(r.wanted, func(w wantedSight) bool {
 		v, found := r.find(w.Version)
-		if !found || v != w.Version && r.at.Before(w.since) {
-			return false
-		}
-		seen = append(seen, v)
-		return true
+		return found && v == w.Version
 	})
 	if len(seen) == 0 {
 		return
 	}
 	ws.stats.Sighted += uint64(len(seen))
-	s := difference.See(ws.signer, url, seen, r.at)
-	if r.to == ws.signer.PeerID() {
+	ws.sendSighting(key, r.to, difference.See(ws.signer, url, seen, r.at))
+}
+
+// sendSighting gives a sighting to an owner.
+func (ws *witnesses) sendSighting(key overlay.ID, to env.PeerID, s *difference.Sighting) {
+	if to == ws.signer.PeerID() {
 		if c := ws.feeds[key]; c != nil {
 			ws.certify(c, s)
 		}
 		return
 	}
-	ws.send(ws.peer(r.to), &feedtreepb.Message{Body: &feedtreepb.Message_Sight{Sight: &feedtreepb.Sight{Sighting: s.Raw}}})
+	ws.send(ws.peer(to), &feedtreepb.Message{Body: &feedtreepb.Message_Sight{Sight: &feedtreepb.Sight{Sighting: s.Raw}}})
 }
 
 // find returns the version of a wanted item that the last document has.

@@ -105,6 +105,7 @@ func (su *subscriptions) Unsubscribe(url string, done func(error)) {
 			su.cutOffs.endAlone(c)
 			c.subscribed, c.repair, c.probation, c.recovery = false, nil, nil, nil
 			c.keyTrust, c.asking, c.ownerSets = keyTrust{}, asking{}, nil
+			c.originAuditing = originAuditing{}
 			su.scribe.Leave(key)
 			su.scribe.Leave(shadowOf(key))
 			su.owners.Unfollow(key)
@@ -147,6 +148,8 @@ type Subscription struct {
 	// UnseenSince. Silent is when the publisher last spoke, if it is overdue by its own promise.
 	Unseen              uint64
 	UnseenSince, Silent time.Time
+	// Problem is a difference between the log and the origin that this node has seen; nil: it knows none.
+	Problem *Problem
 	// Unreadable is the number of entries in the kept part of the log that this node cannot read, or cannot read
 	// completely.
 	Unreadable int
@@ -175,7 +178,7 @@ func (su *subscriptions) Subscription(key overlay.ID) (Subscription, bool) {
 func (su *subscriptions) subscription(c *channel) Subscription {
 	s := Subscription{
 		Key: c.key, URL: c.url, Weight: c.weight, Since: c.since, Attributes: c.attributes,
-		Items: c.window.itemCount(), Witnessed: len(c.window.marks), Version: c.window.version,
+		Items: c.window.itemCount(), Witnessed: c.window.marks.vouched(), Version: c.window.version,
 		Confirmed: c.confirmed, Heard: c.heardAt, Alone: c.alone, Led: c.leader != nil, Repairing: c.repair != nil,
 		Lacks: c.window.log.Missing(), Unreadable: len(c.window.unreadable), State: c.state,
 		Publisher: c.trust, Doubt: c.doubt, Seen: c.keyCheck.publisher.Key, SeenAt: c.keyCheck.seenAt, Objectors: len(c.keyCheck.objectors),
@@ -193,6 +196,7 @@ func (su *subscriptions) subscription(c *channel) Subscription {
 		said.Beat = pin.Beat // as the log says; silence counts by what this node trusts
 		s.Publisher = &said
 	}
+	s.Problem = c.problem
 	if h := c.window.head; h != nil {
 		s.Title, s.Link, s.Language = h.Title, h.Link, h.Language
 	}

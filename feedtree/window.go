@@ -214,6 +214,7 @@ func mergeByTime(log, extras []feed.Entry) []feed.Entry {
 const (
 	ByPublisher = "publisher"   // the item's envelope is signed by the feed's publisher
 	Witnessed   = "witnessed"   // with the number of the feed's owners that have seen it at the origin, as in "witnessed 3/5"
+	Contested   = "contested"   // most owners of the feed have looked for it at the origin and did not find it
 	Varies      = "varies"      // the origin shows each node another version of it
 	Single      = "single"      // a node found it at the origin
 	Revoked     = "revoked"     // signed by a key that the origin has withdrawn since

@@ -113,7 +113,7 @@ func TestOwnersOfDifferentTimesDoNotAddUp(t *testing.T) {
 
 func TestAtLeast(t *testing.T) {
 	for given, want := range map[string][3]bool{ // publisher, witnessed, any
-		ByPublisher: {true, true, true}, "witnessed 3/5": {false, true, true}, Varies: {false, true, true},
+		ByPublisher: {true, true, true}, Contested: {false, false, true}, "witnessed 3/5": {false, true, true}, Varies: {false, true, true},
 		Single: {false, false, true}, Unconfirmed: {false, false, true}, Revoked: {false, false, true},
 	} {
 		for i, required := range []string{ByPublisher, Witnessed, ""} {
@@ -129,7 +129,7 @@ func TestAtLeast(t *testing.T) {
 func TestOwnersSignWhatTheyHaveFetched(t *testing.T) {
 	b := newBench(t)
 	var told []difference.Version
-	ws := &witnesses{common: b.common, records: map[overlay.ID]*sightRecord{}, certify: func(_ *channel, s *difference.Sighting) { told = append(told, s.Seen...) }}
+	ws := &witnesses{common: b.common, records: map[overlay.ID]*sightRecord{}, certify: func(_ *channel, s *difference.Sighting) { told = append(told, s.Seen...) }, contest: func(overlay.ID, string, *sightRecord) {}}
 	b.channel(key, benchURL)
 	version := func(id, hash byte) difference.Version {
 		return difference.Version{ID: feed.ID{id}, Hash: feed.Hash{hash}}

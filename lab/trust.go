@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"tidings/lab/mark"
@@ -20,6 +21,7 @@ type trustCommand struct {
 	Liars         []float64     `default:"0.05,0.1,0.2,0.3" quick:"0.1,0.3" placeholder:"X" help:"Shares of the members that are liars, one run each (${default})."`
 	Interval      time.Duration `default:"5m" help:"Polling interval, and maintenance interval (${default})."`
 	Length        int           `default:"12" quick:"8" help:"Polling intervals in which items count (${default})."`
+	Scenario      string        `default:"all" enum:"all,forge,stall" help:"What liars do: forge items, or hold logs up as owners (${default})."`
 	Seed          uint64        `default:"1" help:"Seed of the simulation (${default})."`
 }
 
@@ -28,8 +30,9 @@ func (c *trustCommand) Help() string {
 	return "Liars are members whose web is forged, in the same way for all of them: from some time on each feed has one more item, " +
 		"which they report, append and sign as honest nodes would. They are chosen at random, as if ids could not be chosen. A " +
 		"channel is captured if most of its owners were liars at some time; in other channels no reader may see a forged item as " +
-		"witnessed. Popularity follows the paper's workload; feeds change every 3 to 12 polling intervals. No member leaves, and no " +
-		"message is lost."
+		"witnessed. In the last run a fifth of the members hold logs up as owners instead: they refuse and campaign, stall, or claim heads that " +
+		"nobody can pull, while a tenth of the others die; news of a channel may wait for at most two leases more. Popularity follows the paper's workload; feeds change every 3 to 12 polling intervals. No message is lost, and " +
+		"otherwise no member leaves."
 }
 
 // Validate is called by kong after parsing the flags.
@@ -54,30 +57,89 @@ func (c *trustCommand) Validate() error {
 	return nil
 }
 
+// stallShare is the share of the members that hold logs up.
+const stallShare = 0.2
+
 // Run makes the runs and prints the results; if it is interrupted, those of the finished runs.
 func (c *trustCommand) Run(ctx context.Context, s stdio) error {
-	p := newProgress(s.err, fmt.Sprintf("%d runs", len(c.Liars)))
+	shares, stalls := c.Liars, []float64{stallShare}
+	switch c.Scenario {
+	case "forge":
+		stalls = nil
+	case "stall":
+		shares = nil
+	}
+	n := len(shares) + len(stalls)
+	p := newProgress(s.err, fmt.Sprintf("%d runs", n))
 	var runs []trust.Result
+	var stalled []trust.StallResult
 	var stopped error
-	for i, share := range c.Liars {
-		r, err := trust.Config{
+	for i, share := range slices.Concat(shares, stalls) {
+		config := trust.Config{
 			Seed: c.Seed, Members: c.Nodes, Channels: c.Channels, Subscriptions: c.Subscriptions, Liars: share, Interval: c.Interval, Length: c.Length,
-		}.Run(ctx, func(done float64) { p.at((float64(i) + done) / float64(len(c.Liars))) })
+		}
+		told := func(done float64) { p.at((float64(i) + done) / float64(n)) }
+		var err error
+		if i < len(shares) {
+			var r trust.Result
+			if r, err = config.Run(ctx, told); err == nil {
+				runs = append(runs, r)
+			}
+		} else {
+			var r trust.StallResult
+			if r, err = config.RunStalling(ctx, told); err == nil {
+				stalled = append(stalled, r)
+			}
+		}
 		if err != nil {
-			stopped = fmt.Errorf("after %d of %d runs: %w", i, len(c.Liars), err)
+			stopped = fmt.Errorf("after %d of %d runs: %w", i, n, err)
 			break
 		}
-		runs = append(runs, r)
 	}
 	p.end()
-	if len(runs) == 0 {
+	if len(runs)+len(stalled) == 0 {
 		return stopped
 	}
 	var marks []mark.Mark
 	for i := range runs {
 		marks = append(marks, trustMarks(&runs[i])...)
 	}
-	return joinErrors(stopped, c.report(s.out, map[string]any{"runs": runs}, func(line printer) { c.print(line, runs) }, marks))
+	for i := range stalled {
+		marks = append(marks, stallMarks(&stalled[i])...)
+	}
+	return joinErrors(stopped, c.report(s.out, map[string]any{"runs": runs, "stalling": stalled}, func(line printer) {
+		if len(runs) > 0 {
+			c.print(line, runs)
+		}
+		c.printStalls(line, stalled)
+	}, marks))
+}
+
+// stallMarks compares a run in which logs are held up with the targets.
+func stallMarks(r *trust.StallResult) []mark.Mark {
+	return mark.ForRun(fmt.Sprintf("%g %% of owners refuse, stall or claim false heads", 100*r.Share),
+		mark.AtMost("longest time without progress", "leases", r.Seen.Longest, 2),
+		mark.Zero("items that no reader is shown", r.Seen.Never),
+		mark.Zero("violated invariants", len(r.Wrong)))
+}
+
+// printStalls prints the results of runs in which logs are held up.
+func (c *trustCommand) printStalls(line printer, of []trust.StallResult) {
+	if len(of) == 0 {
+		return
+	}
+	line("")
+	line("%g %% of %d members hold logs up as owners, and other members die; waits from the publication of an item to the first honest reader, less a polling interval, in leases of %v",
+		100*stallShare, c.Nodes, c.Interval)
+	line("deaths\towners left out\tchannels\tpolled by\titems\twait, p99\tlongest\tnever shown")
+	for _, r := range of {
+		line("%d\t%d\t%d\tan honest owner\t%d\t%.2f\t%.2f\t%d", r.Deaths, r.LeftOut, r.Seen.Channels, r.Seen.Items, r.Seen.P99, r.Seen.Longest, r.Seen.Never)
+		line("\t\t%d\tliars alone\t%d\t%.2f\t%.2f\t%d", r.Unseen.Channels, r.Unseen.Items, r.Unseen.P99, r.Unseen.Longest, r.Unseen.Never)
+		line("\t\t%d\ta majority of the owners is bad\t\t\t\t", r.Captured)
+		for _, w := range r.Wrong {
+			line("%s", w)
+		}
+	}
 }
 
 // trustMarks compares a run with the targets.
@@ -110,10 +172,10 @@ func percent(part, whole int) float64 {
 // print prints the results as tables.
 func (c *trustCommand) print(line printer, runs []trust.Result) {
 	line("%d members, %d channels, polling interval %v, %d intervals; items count once for each reader, times in intervals", c.Nodes, c.Channels, c.Interval, c.Length)
-	line("run\tchannels captured\texpected\tforged shown\twitnessed, not captured\twitnessed, captured\thonest items\tshown to readers, old\twitnessed at the end")
+	line("run\tchannels captured\texpected\tforged shown\twitnessed, not captured\tcontested, not captured\twitnessed, captured\thonest items\tshown to readers, old\twitnessed at the end")
 	for i := range runs {
 		r := &runs[i]
-		line("%s\t%d\t%.1f\t%d\t%d\t%d\t%d\t%d\t%.2f %%", liarsOf(r), r.Captured, r.CapturedExpected, r.Forged, r.ForgedWitnessed, r.ForgedInCaptured,
+		line("%s\t%d\t%.1f\t%d\t%d\t%.1f %%\t%d\t%d\t%d\t%.2f %%", liarsOf(r), r.Captured, r.CapturedExpected, r.Forged, r.ForgedWitnessed, percent(r.ForgedContested, r.ForgedUncaptured), r.ForgedInCaptured,
 			r.Honest, r.Pairs, percent(r.Marked, r.Pairs))
 	}
 	line("")

@@ -96,6 +96,8 @@ type Stats struct {
 	Delivered               uint64 // payloads delivered as the root of their key
 	Receipts                uint64 // payloads of this node that a root acknowledged
 	Failed                  uint64 // payloads of this node given up after a minute
+	Unbelieved              uint64 // receipts of this node's payloads that were not of the root of their key
+	Checked                 uint64 // lookups made to check or to replace a route
 	Rerouted                uint64 // silent hops that messages were routed around
 	Dropped                 uint64 // payloads of other nodes dropped: too many hops, too many queued, or no next hop
 	Probes                  uint64 // probes sent

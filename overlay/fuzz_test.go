@@ -97,6 +97,7 @@ func FuzzAck(f *testing.F) { fuzz(f, anAck) }
 func anAck(in *intruder, s *story) *overlaypb.Message {
 	return &overlaypb.Message{Body: &overlaypb.Message_Ack{Ack: &overlaypb.Ack{
 		Id: in.aNonce(s), Try: uint32(s.number()), Receipt: s.choose(2) == 1, Root: in.aKey(s), Hops: uint32(s.number()),
+		Record: in.aRecord(s), Signature: make([]byte, pick(s, 0, 64, 63)),
 	}}}
 }
 

@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"crypto/ed25519"
 	"fmt"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -91,8 +92,11 @@ func violation(m *overlaypb.Message) string {
 			return "route: payload"
 		}
 	case *overlaypb.Message_Ack:
-		if b.Ack.Receipt && len(b.Ack.Root) != len(ID{}) {
+		switch a := b.Ack; {
+		case a.Receipt && len(a.Root) != len(ID{}):
 			return "receipt: root"
+		case len(a.Record) > MaxRecord || len(a.Signature) > 0 && len(a.Signature) != ed25519.SignatureSize:
+			return "receipt: signature"
 		}
 	case *overlaypb.Message_Find:
 		if len(b.Find.Key) != len(ID{}) || b.Find.Limit > maxRecords {

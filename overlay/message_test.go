@@ -43,6 +43,9 @@ func TestMessagesHaveBounds(t *testing.T) {
 		{"route of much", false, route(&overlaypb.Route{Key: id, Layer: 1, Payload: make([]byte, MaxPayload+1)})},
 		{"ack", true, ack(&overlaypb.Ack{})},
 		{"receipt", true, ack(&overlaypb.Ack{Receipt: true, Root: id})},
+		{"signed receipt", true, ack(&overlaypb.Ack{Receipt: true, Root: id, Record: make([]byte, MaxRecord), Signature: make([]byte, 64)})},
+		{"receipt with a long record", false, ack(&overlaypb.Ack{Receipt: true, Root: id, Record: make([]byte, MaxRecord+1)})},
+		{"receipt with half a signature", false, ack(&overlaypb.Ack{Receipt: true, Root: id, Signature: make([]byte, 32)})},
 		{"receipt without a root", false, ack(&overlaypb.Ack{Receipt: true})},
 		{"find", true, &body{Body: &overlaypb.Message_Find{Find: &overlaypb.Find{Key: id}}}},
 		{"find without a key", false, &body{Body: &overlaypb.Message_Find{Find: &overlaypb.Find{}}}},
@@ -122,7 +125,7 @@ func FuzzMessage(f *testing.F) {
 	for _, m := range []*overlaypb.Message{
 		probe(&overlaypb.Probe{Nonce: 1, Reply: true, WantRecord: true, Depth: 3, Digest: 4, Decided: 5, Attach: true}),
 		route(&overlaypb.Route{Id: 1, Try: 2, Hops: 3, Key: id, Layer: 2, Payload: []byte("payload")}),
-		ack(&overlaypb.Ack{Id: 1, Try: 2, Receipt: true, Root: id, Hops: 3}),
+		ack(&overlaypb.Ack{Id: 1, Try: 2, Receipt: true, Root: id, Hops: 3, Record: []byte("record"), Signature: make([]byte, 64)}),
 		{Record: id, Body: &overlaypb.Message_Find{Find: &overlaypb.Find{Nonce: 1, Key: id, Rows: true}}},
 		{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Nonce: 1, Covers: true, Depth: 2, Records: [][]byte{id}, Decided: 3}}},
 		{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Depth: 1, IdPrefixes: []uint64{2, 3}, Records: [][]byte{id}, WantReply: true}}},

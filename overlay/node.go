@@ -69,8 +69,8 @@ type Node struct {
 	*liveness                     // finds out who is alive, and gives members their places
 	tableUpkeep  *tableUpkeep     // finds contacts for the table
 	leafUpkeep   *leafUpkeep      // keeps the leaf the same as that of its other members
-	*router                       // messages on their way
 	*lookups                      // searches for the members nearest to a key
+	*router                       // messages on their way
 	memory       *memory          // peers in the store
 	*entryPoints                  // checks whether the network is what others know, too
 	*join                         // gets the node its place
@@ -95,8 +95,8 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 	n.liveness = newLiveness(n.neighbours)
 	n.tableUpkeep = newTableUpkeep(n.counts, n.liveness, func() { n.router.release() })
 	n.leafUpkeep = &leafUpkeep{neighbours: n.neighbours, counts: n.counts, liveness: n.liveness, tableUpkeep: n.tableUpkeep}
-	n.router = newRouter(n.liveness, n.tableUpkeep, n.leafUpkeep)
 	n.lookups = newLookups(n.counts, n.liveness, n.pool)
+	n.router = newRouter(n.liveness, n.tableUpkeep, n.leafUpkeep, &receipts{counts: n.counts, lookups: n.lookups, signer: signer, verify: verify})
 	n.memory = &memory{neighbours: n.neighbours, store: e.Store}
 	n.entryPoints = &entryPoints{
 		neighbours: n.neighbours, pool: n.pool, counts: n.counts, liveness: n.liveness, lookups: n.lookups, memory: n.memory,

@@ -34,7 +34,11 @@ func (rt *router) drainQueue() {
 		rt.inFlight++
 		rs.startedAt = rt.clock.Now()
 		rt.scheduleRetry(rs, firstRetry)
-		rt.forward(rs)
+		if rs.repeats >= lookUpFrom {
+			rt.lookUp(rs) // this payload went two ways already
+		} else {
+			rt.forward(rs)
+		}
 	}
 	rt.drainingQueue = false
 }

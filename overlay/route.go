@@ -52,9 +52,12 @@ type routeState struct {
 	startedAt time.Time // start of this try
 	held      bool      // waits until the node is active or a slot is confirmed empty
 
+	avoid []*peer // next hops that took earlier tries over, without a receipt
+
 	receipt *overlaypb.Ack // the root's receipt, once it arrived
 
 	// The fields below are used at the origin only.
+	routeCheck
 	done     func(Receipt, bool)
 	queued   bool // in sendQueue
 	inFlight bool // sent, and not taken over by a next hop yet
@@ -68,6 +71,7 @@ type router struct {
 	liveness    *liveness
 	tableUpkeep *tableUpkeep
 	leafUpkeep  *leafUpkeep
+	receipts    *receipts
 
 	apps          []application // by layer
 	routes        routeStates
@@ -77,29 +81,46 @@ type router struct {
 	drainingQueue bool          // drainQueue is running
 }
 
-func newRouter(lv *liveness, tu *tableUpkeep, lu *leafUpkeep) *router {
+func newRouter(lv *liveness, tu *tableUpkeep, lu *leafUpkeep, rc *receipts) *router {
 	return &router{
-		neighbours: lv.neighbours, liveness: lv, tableUpkeep: tu, leafUpkeep: lu, routes: routeStates{byID: map[uint64]*routeState{}},
+		neighbours: lv.neighbours, liveness: lv, tableUpkeep: tu, leafUpkeep: lu, receipts: rc,
+		routes: routeStates{byID: map[uint64]*routeState{}, own: map[uint64]*routeState{}},
 	}
 }
 
 // Route sends a payload of at most MaxPayload bytes towards the root of key. It calls done
 // with the root's receipt, after the root's layer has taken the payload at least once, or with
-// false when routeDeadline is over or the node has left.
+// false when routeDeadline is over or the node has left. A receipt of a member that is too far from
+// the key to be its root, or than which a lookup finds a nearer one, does not count. A layer that
+// sends the same payload again soon has not got what it wanted, so the message goes another way.
 func (rt *router) Route(layer wire.Layer, key ID, payload []byte, done func(r Receipt, ok bool)) {
+	rt.route(layer, key, payload, false, done)
+}
+
+// RouteToAny is Route for a payload that any member on the way may take over (Application.Forward),
+// so that the receipt may be of a member that is not the root.
+func (rt *router) RouteToAny(layer wire.Layer, key ID, payload []byte, done func(r Receipt, ok bool)) {
+	rt.route(layer, key, payload, true, done)
+}
+
+func (rt *router) route(layer wire.Layer, key ID, payload []byte, anyTaker bool, done func(r Receipt, ok bool)) {
 	if rt.state == Left {
 		done(Receipt{}, false)
 		return
 	}
 	now := rt.clock.Now()
 	rs := &routeState{
-		id:       rt.rand.Uint64(),
-		msg:      Message{Key: key, Layer: layer, Payload: payload},
-		done:     done,
-		deadline: now.Add(routeDeadline),
+		id:         rt.rand.Uint64(),
+		msg:        Message{Key: key, Layer: layer, Payload: payload},
+		routeCheck: routeCheck{anyTaker: anyTaker},
+		done:       done,
+		deadline:   now.Add(routeDeadline),
 	}
 	rt.stats.Routed++
 	rt.add(rs, now)
+	if rt.routes.noteOwn(rs); len(rs.avoid) > 0 {
+		rt.restartElsewhere(rs, now)
+	}
 	rt.enqueue(rs)
 }
 
@@ -151,22 +172,39 @@ func (rt *router) retry(rs *routeState, at time.Time) {
 		rt.endFlight(rs)
 		return
 	}
-	rs.try++
-	rt.scheduleRetry(rs, min(firstRetry<<rs.try, 15*time.Second))
-	last := rs.next
-	rt.unhold(rs)
-	rs.restart(now)
-	if next, _, _ := rt.nextHop(rs.msg.Key, []*peer{last}); last != nil && next != nil && next != last {
-		rs.tried = []*peer{last} // last took the message over, but no receipt came
+	if rt.nextTry(rs); rs.done != nil && rs.try >= lookUpFrom {
+		rt.lookUp(rs)
 	}
-	rt.forward(rs)
 }
 
-// routeAgain routes a message as if no next hop had been tried.
-func (rt *router) again(rs *routeState, now time.Time) {
+// nextTry sends an origin's message again: to the nearest members if a lookup has found them, and otherwise along the table
+// by another next hop.
+func (rt *router) nextTry(rs *routeState) {
+	rs.try++
+	rt.scheduleRetry(rs, min(firstRetry<<rs.try, 15*time.Second))
 	rt.unhold(rs)
+	rt.restartElsewhere(rs, rt.clock.Now())
+	if !rt.sendToNearest(rs) {
+		rt.forward(rs)
+	}
+}
+
+// maxAvoided bounds the next hops of earlier tries that a message does not go to again.
+const maxAvoided = 8
+
+// restartElsewhere forgets which next hops were tried. Those that took earlier tries over, while no receipt came, are
+// avoided as far as there are others, the last ones first.
+func (rt *router) restartElsewhere(rs *routeState, now time.Time) {
+	if last := rs.next; last != nil && !slices.Contains(rs.avoid, last) {
+		rs.avoid = append(rs.avoid[max(len(rs.avoid)-maxAvoided+1, 0):], last)
+	}
 	rs.restart(now)
-	rt.forward(rs)
+	for avoid := rs.avoid; len(avoid) > 0; avoid = avoid[1:] {
+		if next, _, _ := rt.nextHop(rs.msg.Key, avoid); next != nil && !slices.Contains(avoid, next) {
+			rs.tried = slices.Clone(avoid)
+			return
+		}
+	}
 }
 
 // restart forgets which next hops were tried.
@@ -177,13 +215,15 @@ func (rs *routeState) restart(now time.Time) {
 func (rt *router) onRoute(p *peer, m *overlaypb.Route) {
 	if rs := rt.routes.byID[m.Id]; rs != nil {
 		switch {
-		case rs.receipt != nil:
+		case rs.receipt != nil && (m.Try <= rs.try || ID(rs.receipt.Root) == rt.self.ID):
 			rt.sendAck(p, rs.receipt)
-		case m.Try > rs.try && rs.done == nil:
-			rs.try, rs.msg.Prev = m.Try, p.id
+		case m.Try > rs.try && rs.done == nil: // the receipt of the last try was lost, or the origin does not believe it
+			rs.try, rs.msg.Prev, rs.receipt = m.Try, p.id, nil
 			rt.routes.setPayload(rs, m.Payload)
 			rt.ack(p, m)
-			rt.again(rs, rt.clock.Now())
+			rt.unhold(rs)
+			rt.restartElsewhere(rs, rt.clock.Now())
+			rt.forward(rs)
 		default:
 			rt.ack(p, m)
 		}
@@ -241,7 +281,7 @@ func (rt *router) forward(rs *routeState) {
 
 // sendReceipt starts the receipt on its way back to the origin.
 func (rt *router) sendReceipt(rs *routeState) {
-	rs.receipt = &overlaypb.Ack{Id: rs.id, Try: rs.try, Receipt: true, Root: rt.self.ID[:], Hops: uint32(rs.msg.Hops)}
+	rs.receipt = rt.receipts.sign(rs)
 	rt.finish(rs)
 }
 
@@ -310,7 +350,11 @@ func (rt *router) onAck(p *peer, m *overlaypb.Ack) {
 		return
 	}
 	if rs.receipt == nil && rs.msg.Prev != p.id { // a new message, so that unknown fields of the old one are not passed on
-		rs.receipt = &overlaypb.Ack{Id: rs.id, Try: m.Try, Receipt: true, Root: m.Root, Hops: m.Hops}
+		m = &overlaypb.Ack{Id: rs.id, Try: m.Try, Receipt: true, Root: m.Root, Hops: m.Hops, Record: m.Record, Signature: m.Signature}
+		if rs.done != nil && !rt.judge(rs, p, m) {
+			return
+		}
+		rs.receipt = m
 		rt.finish(rs)
 	}
 }

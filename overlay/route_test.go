@@ -52,10 +52,10 @@ func TestReceiptCancelsTheRetry(t *testing.T) {
 	box := &inbox{}
 	n.Handle(inboxLayer, box)
 	done := 0
-	rs := &routeState{id: 9, msg: Message{Key: n.ID(), Layer: inboxLayer, Payload: []byte("x")}, done: func(Receipt, bool) { done++ }, deadline: l.now.Add(time.Minute)}
+	root := l.actor(1)
+	rs := &routeState{id: 9, msg: Message{Key: root.contact.ID, Layer: inboxLayer, Payload: []byte("x")}, done: func(Receipt, bool) { done++ }, deadline: l.now.Add(time.Minute)}
 	n.router.add(rs, l.now)
 	n.hold(rs)
-	root := l.actor(1)
 	l.say(root, ack(&overlaypb.Ack{Id: 9, Receipt: true, Root: root.contact.ID[:]}))
 	n.release()
 	l.pass(10 * time.Second)

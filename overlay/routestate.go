@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"hash/fnv"
 	"slices"
 	"time"
 )
@@ -8,9 +9,10 @@ import (
 // routeStates holds the routed messages that a node remembers.
 type routeStates struct {
 	byID         map[uint64]*routeState
-	expiries     []routeExpiry // in the order of their time
-	expired      int           // number of leading entries of expiries that are done with
-	payloadBytes int           // total size of the payloads kept
+	own          map[uint64]*routeState // the node's own messages, the last with each digest
+	expiries     []routeExpiry          // in the order of their time
+	expired      int                    // number of leading entries of expiries that are done with
+	payloadBytes int                    // total size of the payloads kept
 }
 
 type routeExpiry struct {
@@ -25,6 +27,9 @@ func (r *routeStates) expire(now time.Time) {
 		if rs := r.byID[id]; rs != nil {
 			r.dropPayload(rs)
 			delete(r.byID, id)
+			if r.own[rs.digest] == rs {
+				delete(r.own, rs.digest)
+			}
 		}
 		r.expired++
 	}
@@ -32,6 +37,23 @@ func (r *routeStates) expire(now time.Time) {
 		r.expiries = slices.Delete(r.expiries, 0, r.expired)
 		r.expired = 0
 	}
+}
+
+// noteOwn notes one of the node's own messages. If it has sent the same payload to the same key lately, the message avoids the
+// next hops that the payload has gone to.
+func (r *routeStates) noteOwn(rs *routeState) {
+	h := fnv.New64a()
+	h.Write([]byte{byte(rs.msg.Layer)})
+	h.Write(rs.msg.Key[:])
+	h.Write(rs.msg.Payload)
+	rs.digest = h.Sum64()
+	if before := r.own[rs.digest]; before != nil {
+		rs.avoid, rs.repeats = slices.Clone(before.avoid), before.repeats+1
+		if last := before.next; last != nil && !slices.Contains(rs.avoid, last) {
+			rs.avoid = append(rs.avoid, last)
+		}
+	}
+	r.own[rs.digest] = rs
 }
 
 // setPayload stores the payload of a message, and dropPayload frees it when it is no longer

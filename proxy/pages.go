@@ -85,6 +85,8 @@ func provenanceNote(provenance string) string {
 		return "One node found this on the web server, and no other node and no signature confirms it"
 	case strings.HasPrefix(provenance, ProvenanceWitnessed):
 		return "That many of the nodes that keep this feed found this on the web server themselves"
+	case provenance == "contested":
+		return "Most of the nodes that keep this feed looked for this on the web server and did not find it"
 	case provenance == "varies":
 		return "The web server shows each node something else here"
 	case provenance == "unconfirmed":

@@ -232,7 +232,7 @@ func (s *Swarm) entryBefore(f *Peer) (*owner.Entry, *Peer) {
 // An entry that is too large for a topic is announced there, and fetched in pieces.
 func TestLargeEntriesAreAskedFor(t *testing.T) {
 	t.Parallel()
-	s := firehoseSwarm(t, 1, Config{NetworkFaults: NetworkFaults{Loss: 0.01}}, 24, 3, 1)
+	s := firehoseSwarm(t, 2, Config{NetworkFaults: NetworkFaults{Loss: 0.01}}, 24, 3, 1)
 	rng := rand.New(rand.NewPCG(1, 7))
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 !#$%()*+,-./:;=?@[]^_{|}~"
 	noise := make([]byte, 250<<10) // barely compressible

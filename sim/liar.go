@@ -14,6 +14,7 @@ import (
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/overlaypb"
+	"tidings/overlay/wedge/wedgepb"
 )
 
 // Lies selects the false statements that liars make. The zero value is an honest member.
@@ -33,9 +34,12 @@ type Lies struct {
 	// Deaths: once a second, each liar tells all members of its leaf that a random live one of them
 	// is dead.
 	Deaths bool
-	// Routes: half of the messages to be forwarded are acknowledged and dropped; for the others the
-	// liar acknowledges as if it were the root.
+	// Routes: half of the messages to be forwarded are acknowledged and dropped. For the others the liar
+	// returns a receipt of a root: its own, or that of the liar nearest to the key, which signs it.
 	Routes bool
+	// Ranks: orders to poll are not passed on to other members of a wedge, while parents are told that
+	// they were. It is no lie about the overlay, and not one of AllLies.
+	Ranks bool
 }
 
 // AllLies selects all lies.
@@ -57,9 +61,9 @@ type Liars struct {
 // deathInterval is the time between two false death notices of one liar.
 const deathInterval = time.Second
 
-// GrowWithLiars grows a swarm as Grow does. Every every-th host that it adds is a liar; the founder
-// is not.
-func (s *Swarm) GrowWithLiars(n int, pause time.Duration, every int, lies Lies) *Liars {
+// GrowWithLiars grows a swarm as Grow does. A share of the hosts that it adds are liars, evenly among
+// the others; the founder is not.
+func (s *Swarm) GrowWithLiars(n int, pause time.Duration, share float64, lies Lies) *Liars {
 	l := &Liars{swarm: s, lies: lies, index: map[*Peer]int{}, rng: rand.New(rand.NewPCG(s.Seed(), 0x11e))}
 	first := len(s.members)
 	for i := first; i < n; i++ {
@@ -70,7 +74,7 @@ func (s *Swarm) GrowWithLiars(n int, pause time.Duration, every int, lies Lies) 
 		}
 		p := s.Add(true, s.members[0])
 		start := p.Start
-		if i%every == every-1 {
+		if int(float64(i+1)*share) > int(float64(i)*share) {
 			l.index[p] = len(l.members)
 			l.members = append(l.members, p)
 			start = func() { l.start(p) }
@@ -171,11 +175,17 @@ func (f *liarNode) Receive(from env.PeerID, frame []byte) error {
 	return f.Node.Receive(from, frame)
 }
 
-// dropRoute takes a message that should be forwarded. Half of them it acknowledges as the root.
+// dropRoute takes a message that should be forwarded. For half of them it returns a receipt.
 func (f *liarNode) dropRoute(from env.PeerID, r *overlaypb.Route) {
 	a := &overlaypb.Ack{Id: r.Id, Try: r.Try}
-	if r.Id%2 == 0 {
-		a.Receipt, a.Root, a.Hops = true, f.peer.id[:], r.Hops+1
+	if r.Id%2 == 0 && len(r.Key) == len(overlay.ID{}) {
+		root := f.Overlay.Self()
+		if r.Id%4 == 0 {
+			root = f.nearest(overlay.ID(r.Key), 1)[0]
+		}
+		signer := wire.NewSigner(f.swarm.byID[root.ID].Key(), f.swarm.hash)
+		a.Receipt, a.Root, a.Hops = true, root.ID[:], r.Hops+1
+		a.Record, a.Signature = root.Raw, signer.Signature(wire.DomainReceipt, append(binary.BigEndian.AppendUint64(nil, r.Id), r.Key...))
 	}
 	f.network.Send(f.swarm.World.byID[from].Peer(), env.Control, wire.AppendFrame(nil, wire.Overlay, &overlaypb.Message{
 		Record: f.Overlay.Self().Raw, Body: &overlaypb.Message_Ack{Ack: a},
@@ -187,8 +197,21 @@ func (f *liarNode) Send(to env.Peer, class env.Class, frame []byte) {
 	if m := f.parseOverlay(frame); m != nil {
 		f.falsify(to, m)
 		frame = wire.AppendFrame(nil, wire.Overlay, m)
+	} else if f.lies.Ranks {
+		frame = dropRanks(frame)
 	}
 	f.network.Send(to, class, frame)
+}
+
+// dropRanks takes the entries out of a frame of a wedge.
+func dropRanks(frame []byte) []byte {
+	layer, body, err := wire.ParseFrame(frame)
+	m := new(wedgepb.Message)
+	if err != nil || layer != wire.Wedge || proto.Unmarshal(body, m) != nil || len(m.GetBatch().GetEntries()) == 0 {
+		return frame
+	}
+	m.GetBatch().Entries = nil
+	return wire.AppendFrame(nil, wire.Wedge, m)
 }
 
 // parseOverlay returns the overlay message in a frame. It returns nil for other layers, and while

@@ -17,7 +17,7 @@ import (
 func TestLiarsWithoutLiesAreHonest(t *testing.T) {
 	t.Parallel()
 	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}})
-	l := s.GrowWithLiars(40, 200*time.Millisecond, 4, Lies{})
+	l := s.GrowWithLiars(40, 200*time.Millisecond, 1./4, Lies{})
 	s.World.Run(40 * time.Minute)
 	if len(l.members) != 10 || len(s.Live()) != 40 {
 		t.Errorf("%d liars, %d live", len(l.members), len(s.Live()))
@@ -30,7 +30,7 @@ func TestLiarsWithoutLiesAreHonest(t *testing.T) {
 func TestLies(t *testing.T) {
 	t.Parallel()
 	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}})
-	l := s.GrowWithLiars(48, 100*time.Millisecond, 4, Lies{})
+	l := s.GrowWithLiars(48, 100*time.Millisecond, 1./4, Lies{})
 	s.World.Run(2 * time.Minute)
 	f := l.members[0].Host.node.(*liarNode)
 	to := s.members[0].Peer()
@@ -101,11 +101,11 @@ func checkLie(t *testing.T, l *Liars, lies Lies, m *overlaypb.Message) {
 	}
 }
 
-// A message routed through a liar is lost, or acknowledged in the liar's name.
+// A message routed through a liar is lost or acknowledged in the name of a liar, and tried again.
 func TestLiarsDropMessages(t *testing.T) {
 	t.Parallel()
 	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}})
-	l := s.GrowWithLiars(96, 200*time.Millisecond, 4, Lies{Routes: true})
+	l := s.GrowWithLiars(96, 200*time.Millisecond, 1./4, Lies{Routes: true})
 	s.World.Run(40 * time.Second)
 	right, wrong, lost := 0, 0, 0
 	for i, p := range s.Live() {
@@ -141,7 +141,7 @@ func TestLiarsAnnounceDeaths(t *testing.T) {
 	t.Parallel()
 	sent := func(lies Lies) (n uint64) {
 		s := NewSwarm(SwarmConfig{World: Config{Seed: 1}})
-		l := s.GrowWithLiars(24, 100*time.Millisecond, 4, lies)
+		l := s.GrowWithLiars(24, 100*time.Millisecond, 1./4, lies)
 		s.World.Run(time.Minute)
 		for _, p := range l.members {
 			n += p.Host.Stats().Sent[0].Frames

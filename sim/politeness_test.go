@@ -28,7 +28,7 @@ func TestADomainIsAskedNoOftenerThanItsBudget(t *testing.T) {
 	readers := 0
 	for i := range feeds { // all members read the first, hardly any the last
 		url := fmt.Sprintf("http://blogs.example/%d", i)
-		s.Serve(url, script.NewLively(script.Config{Seed: uint64(i), Every: 2 * time.Hour, Limit: 5, Rebuild: 30 * time.Minute})).Public = true
+		s.Serve(url, script.NewLively(script.Config{Seed: uint64(i), Every: 15 * time.Minute, Limit: 5, Rebuild: 30 * time.Minute})).Public = true
 		urls = append(urls, url)
 		for _, p := range s.Peers() {
 			if rng.IntN(feeds) >= i || p == s.Peers()[0] {

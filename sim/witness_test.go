@@ -84,7 +84,7 @@ func TestAForgedItemIsNotWitnessed(t *testing.T) {
 				witnessed++
 			}
 		}
-		if forged != feedtree.Single || witnessed < 5 {
+		if forged != feedtree.Contested || witnessed < 5 {
 			t.Errorf("liar %d: the forged item is %q, %d others are witnessed", liar, forged, witnessed)
 		}
 	}

@@ -598,12 +598,13 @@ func (x *Witness) GetTimeMs() uint64 {
 }
 
 // Sighting is the signed statement of a feed's owner that it fetched the feed's document
-// itself, and which versions of items it saw there.
+// itself, and which versions of items it saw there, or looked for and did not find.
 type Sighting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`                       // of the feed, canonical; at most 2 KiB
 	TimeMs        uint64                 `protobuf:"fixed64,2,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // when the document was fetched
-	Seen          [][]byte               `protobuf:"bytes,3,rep,name=seen,proto3" json:"seen,omitempty"`                     // versions of items: identity and content hash, 64 bytes; at most 64
+	Seen          [][]byte               `protobuf:"bytes,3,rep,name=seen,proto3" json:"seen,omitempty"`                     // versions of items: identity and content hash, 64 bytes
+	Missing       [][]byte               `protobuf:"bytes,4,rep,name=missing,proto3" json:"missing,omitempty"`               // versions that the document lacks; with seen at most 64
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -655,6 +656,13 @@ func (x *Sighting) GetTimeMs() uint64 {
 func (x *Sighting) GetSeen() [][]byte {
 	if x != nil {
 		return x.Seen
+	}
+	return nil
+}
+
+func (x *Sighting) GetMissing() [][]byte {
+	if x != nil {
+		return x.Missing
 	}
 	return nil
 }
@@ -765,11 +773,12 @@ const file_difference_proto_rawDesc = "" +
 	"\aWitness\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x17\n" +
-	"\atime_ms\x18\x03 \x01(\x06R\x06timeMs\"I\n" +
+	"\atime_ms\x18\x03 \x01(\x06R\x06timeMs\"c\n" +
 	"\bSighting\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x17\n" +
 	"\atime_ms\x18\x02 \x01(\x06R\x06timeMs\x12\x12\n" +
-	"\x04seen\x18\x03 \x03(\fR\x04seen\"3\n" +
+	"\x04seen\x18\x03 \x03(\fR\x04seen\x12\x18\n" +
+	"\amissing\x18\x04 \x03(\fR\amissing\"3\n" +
 	"\aBinding\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x10\n" +
 	"\x03uri\x18\x02 \x01(\tR\x03uriB!Z\x1ftidings/difference/differencepbb\x06proto3"

@@ -279,6 +279,7 @@ type Message struct {
 	//	*Message_Objection
 	//	*Message_SightRequest
 	//	*Message_Sight
+	//	*Message_Audit
 	Body          isMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -429,6 +430,15 @@ func (x *Message) GetSight() *Sight {
 	return nil
 }
 
+func (x *Message) GetAudit() *Audit {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Audit); ok {
+			return x.Audit
+		}
+	}
+	return nil
+}
+
 type isMessage_Body interface {
 	isMessage_Body()
 }
@@ -481,6 +491,10 @@ type Message_Sight struct {
 	Sight *Sight `protobuf:"bytes,12,opt,name=sight,proto3,oneof"`
 }
 
+type Message_Audit struct {
+	Audit *Audit `protobuf:"bytes,13,opt,name=audit,proto3,oneof"`
+}
+
 func (*Message_Digest) isMessage_Body() {}
 
 func (*Message_DigestAck) isMessage_Body() {}
@@ -504,6 +518,8 @@ func (*Message_Objection) isMessage_Body() {}
 func (*Message_SightRequest) isMessage_Body() {}
 
 func (*Message_Sight) isMessage_Body() {}
+
+func (*Message_Audit) isMessage_Body() {}
 
 // Digest compares the heads of the logs of all feeds for which the receiver is a parent of the sender.
 type Digest struct {
@@ -1120,7 +1136,8 @@ func (x *SightRequest) GetLook() bool {
 	return false
 }
 
-// Sight answers SightRequest, as soon as the owner has fetched a document with one of the items.
+// Sight answers SightRequest, as soon as the owner has fetched a document with one of the items. Without a request, it tells
+// the other owners which items an owner has looked for in vain.
 type Sight struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sighting      []byte                 `protobuf:"bytes,1,opt,name=sighting,proto3" json:"sighting,omitempty"` // envelope, domain tidings/sighting/1
@@ -1165,6 +1182,52 @@ func (x *Sight) GetSighting() []byte {
 	return nil
 }
 
+// Audit tells the neighbours in a feed's trees that the sender has seen its log differ from its origin, repeatedly: an item
+// that the origin shows and the log lacks (seen), or the reverse (missing).
+type Audit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sighting      []byte                 `protobuf:"bytes,1,opt,name=sighting,proto3" json:"sighting,omitempty"` // envelope, domain tidings/sighting/1
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Audit) Reset() {
+	*x = Audit{}
+	mi := &file_feedtree_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Audit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Audit) ProtoMessage() {}
+
+func (x *Audit) ProtoReflect() protoreflect.Message {
+	mi := &file_feedtree_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Audit.ProtoReflect.Descriptor instead.
+func (*Audit) Descriptor() ([]byte, []int) {
+	return file_feedtree_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Audit) GetSighting() []byte {
+	if x != nil {
+		return x.Sighting
+	}
+	return nil
+}
+
 // Objection tells the sequencer and the owners of a feed that its web server names another key than the log.
 type Objection struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1175,7 +1238,7 @@ type Objection struct {
 
 func (x *Objection) Reset() {
 	*x = Objection{}
-	mi := &file_feedtree_proto_msgTypes[15]
+	mi := &file_feedtree_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1187,7 +1250,7 @@ func (x *Objection) String() string {
 func (*Objection) ProtoMessage() {}
 
 func (x *Objection) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[15]
+	mi := &file_feedtree_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1200,7 +1263,7 @@ func (x *Objection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Objection.ProtoReflect.Descriptor instead.
 func (*Objection) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{15}
+	return file_feedtree_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Objection) GetWitness() []byte {
@@ -1228,7 +1291,7 @@ type BeatStatement struct {
 
 func (x *BeatStatement) Reset() {
 	*x = BeatStatement{}
-	mi := &file_feedtree_proto_msgTypes[16]
+	mi := &file_feedtree_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1303,7 @@ func (x *BeatStatement) String() string {
 func (*BeatStatement) ProtoMessage() {}
 
 func (x *BeatStatement) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[16]
+	mi := &file_feedtree_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1316,7 @@ func (x *BeatStatement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatStatement.ProtoReflect.Descriptor instead.
 func (*BeatStatement) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{16}
+	return file_feedtree_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *BeatStatement) GetKey() []byte {
@@ -1327,7 +1390,7 @@ type Subscription struct {
 
 func (x *Subscription) Reset() {
 	*x = Subscription{}
-	mi := &file_feedtree_proto_msgTypes[17]
+	mi := &file_feedtree_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +1402,7 @@ func (x *Subscription) String() string {
 func (*Subscription) ProtoMessage() {}
 
 func (x *Subscription) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[17]
+	mi := &file_feedtree_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +1415,7 @@ func (x *Subscription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscription.ProtoReflect.Descriptor instead.
 func (*Subscription) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{17}
+	return file_feedtree_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Subscription) GetUrl() string {
@@ -1407,7 +1470,7 @@ type OwnerSet struct {
 
 func (x *OwnerSet) Reset() {
 	*x = OwnerSet{}
-	mi := &file_feedtree_proto_msgTypes[18]
+	mi := &file_feedtree_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1482,7 @@ func (x *OwnerSet) String() string {
 func (*OwnerSet) ProtoMessage() {}
 
 func (x *OwnerSet) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[18]
+	mi := &file_feedtree_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1495,7 @@ func (x *OwnerSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerSet.ProtoReflect.Descriptor instead.
 func (*OwnerSet) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{18}
+	return file_feedtree_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *OwnerSet) GetOwners() [][]byte {
@@ -1456,7 +1519,7 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x06Update\x12\x14\n" +
 	"\x05entry\x18\x01 \x01(\fR\x05entry\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\fR\x05epoch\"\xdb\x05\n" +
+	"\x05epoch\x18\x03 \x01(\fR\x05epoch\"\x8c\x06\n" +
 	"\aMessage\x122\n" +
 	"\x06digest\x18\x01 \x01(\v2\x18.tidings.feedtree.DigestH\x00R\x06digest\x12<\n" +
 	"\n" +
@@ -1473,7 +1536,8 @@ const file_feedtree_proto_rawDesc = "" +
 	"\tobjection\x18\n" +
 	" \x01(\v2\x1b.tidings.feedtree.ObjectionH\x00R\tobjection\x12E\n" +
 	"\rsight_request\x18\v \x01(\v2\x1e.tidings.feedtree.SightRequestH\x00R\fsightRequest\x12/\n" +
-	"\x05sight\x18\f \x01(\v2\x17.tidings.feedtree.SightH\x00R\x05sightB\x06\n" +
+	"\x05sight\x18\f \x01(\v2\x17.tidings.feedtree.SightH\x00R\x05sight\x12/\n" +
+	"\x05audit\x18\r \x01(\v2\x17.tidings.feedtree.AuditH\x00R\x05auditB\x06\n" +
 	"\x04body\"n\n" +
 	"\x06Digest\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
@@ -1525,6 +1589,8 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x05items\x18\x02 \x03(\fR\x05items\x12\x12\n" +
 	"\x04look\x18\x03 \x01(\bR\x04look\"#\n" +
 	"\x05Sight\x12\x1a\n" +
+	"\bsighting\x18\x01 \x01(\fR\bsighting\"#\n" +
+	"\x05Audit\x12\x1a\n" +
 	"\bsighting\x18\x01 \x01(\fR\bsighting\"%\n" +
 	"\tObjection\x12\x18\n" +
 	"\awitness\x18\x01 \x01(\fR\awitness\"\xbc\x01\n" +
@@ -1563,7 +1629,7 @@ func file_feedtree_proto_rawDescGZIP() []byte {
 }
 
 var file_feedtree_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_feedtree_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_feedtree_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_feedtree_proto_goTypes = []any{
 	(PushReply_Verdict)(0), // 0: tidings.feedtree.PushReply.Verdict
 	(*News)(nil),           // 1: tidings.feedtree.News
@@ -1581,10 +1647,11 @@ var file_feedtree_proto_goTypes = []any{
 	(*WitnessReply)(nil),   // 13: tidings.feedtree.WitnessReply
 	(*SightRequest)(nil),   // 14: tidings.feedtree.SightRequest
 	(*Sight)(nil),          // 15: tidings.feedtree.Sight
-	(*Objection)(nil),      // 16: tidings.feedtree.Objection
-	(*BeatStatement)(nil),  // 17: tidings.feedtree.BeatStatement
-	(*Subscription)(nil),   // 18: tidings.feedtree.Subscription
-	(*OwnerSet)(nil),       // 19: tidings.feedtree.OwnerSet
+	(*Audit)(nil),          // 16: tidings.feedtree.Audit
+	(*Objection)(nil),      // 17: tidings.feedtree.Objection
+	(*BeatStatement)(nil),  // 18: tidings.feedtree.BeatStatement
+	(*Subscription)(nil),   // 19: tidings.feedtree.Subscription
+	(*OwnerSet)(nil),       // 20: tidings.feedtree.OwnerSet
 }
 var file_feedtree_proto_depIdxs = []int32{
 	2,  // 0: tidings.feedtree.News.update:type_name -> tidings.feedtree.Update
@@ -1597,17 +1664,18 @@ var file_feedtree_proto_depIdxs = []int32{
 	11, // 7: tidings.feedtree.Message.push_reply:type_name -> tidings.feedtree.PushReply
 	12, // 8: tidings.feedtree.Message.witness_request:type_name -> tidings.feedtree.WitnessRequest
 	13, // 9: tidings.feedtree.Message.witness_reply:type_name -> tidings.feedtree.WitnessReply
-	16, // 10: tidings.feedtree.Message.objection:type_name -> tidings.feedtree.Objection
+	17, // 10: tidings.feedtree.Message.objection:type_name -> tidings.feedtree.Objection
 	14, // 11: tidings.feedtree.Message.sight_request:type_name -> tidings.feedtree.SightRequest
 	15, // 12: tidings.feedtree.Message.sight:type_name -> tidings.feedtree.Sight
-	7,  // 13: tidings.feedtree.Heads.heads:type_name -> tidings.feedtree.Head
-	0,  // 14: tidings.feedtree.PushReply.verdict:type_name -> tidings.feedtree.PushReply.Verdict
-	19, // 15: tidings.feedtree.Subscription.owner_sets:type_name -> tidings.feedtree.OwnerSet
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	16, // 13: tidings.feedtree.Message.audit:type_name -> tidings.feedtree.Audit
+	7,  // 14: tidings.feedtree.Heads.heads:type_name -> tidings.feedtree.Head
+	0,  // 15: tidings.feedtree.PushReply.verdict:type_name -> tidings.feedtree.PushReply.Verdict
+	20, // 16: tidings.feedtree.Subscription.owner_sets:type_name -> tidings.feedtree.OwnerSet
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_feedtree_proto_init() }
@@ -1634,6 +1702,7 @@ func file_feedtree_proto_init() {
 		(*Message_Objection)(nil),
 		(*Message_SightRequest)(nil),
 		(*Message_Sight)(nil),
+		(*Message_Audit)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1641,7 +1710,7 @@ func file_feedtree_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_feedtree_proto_rawDesc), len(file_feedtree_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

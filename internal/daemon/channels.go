@@ -104,6 +104,7 @@ func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 	}
 	defer addCircuit(&c, l.node, s)
 	defer addKeyState(&c, s)
+	defer addProblem(&c, s) // after the others, except for a changed key
 	defer addSilence(&c, s) // after addMissing
 	defer addMissing(&c, s)
 	polls, known := pollStateOf(l.node, s, time.Now())
@@ -243,6 +244,23 @@ func addSilence(c *proxy.Channel, s feedtree.Subscription) {
 	c.Error = fmt.Sprintf("the publisher promises to sign at least every %v that nothing is missing, and has not since %s UTC: its node is off or its clock is wrong, or the nodes that keep the feed hide what it says",
 		s.Publisher.Beat, s.Silent.UTC().Format(time.DateTime))
 	c.Do = "if this lasts, also read the feed without tidings: " + c.URL
+}
+
+// stateProblem is the state of a feed whose log differs from what this node has seen at the web server.
+const stateProblem = "problem"
+
+// addProblem adds a warning about a log that differs from the web server.
+func addProblem(c *proxy.Channel, s feedtree.Subscription) {
+	p := s.Problem
+	if p == nil {
+		return
+	}
+	first, last := p.First.UTC().Format(time.DateTime), p.Last.UTC().Format(time.DateTime)
+	c.State, c.Since = stateProblem, proxy.OptionalTime(p.Last)
+	if c.Error = fmt.Sprintf("the network shows %q as an item of this feed, and this node did not find it at the web server at %s UTC and at %s UTC: most of the nodes that keep the feed may lie", p.Title, first, last); p.Lacked {
+		c.Error = fmt.Sprintf("the web server showed this node the item %q at %s UTC and at %s UTC, and the network does not have it: most of the nodes that keep the feed may lie", p.Title, first, last)
+	}
+	c.Do = "read the feed without tidings: " + c.URL
 }
 
 // addSlot adds this node's own part in the polls of a channel.

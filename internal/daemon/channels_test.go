@@ -75,3 +75,27 @@ func TestASilentPublisherIsAProblemUnlessThereIsAWorseOne(t *testing.T) {
 		t.Errorf("%+v", lacking)
 	}
 }
+
+// A log that differs from the web server is a problem, whatever the network says about the feed.
+func TestAProblemIsShownWithItsEvidence(t *testing.T) {
+	first := time.Date(2026, 11, 1, 9, 0, 0, 0, time.UTC)
+	for _, p := range []struct {
+		lacked bool
+		want   string
+	}{{true, "the network does not have it"}, {false, "did not find it at the web server"}} {
+		c := proxy.Channel{State: proxy.StateOK, URL: "http://a.example/"}
+		addProblem(&c, feedtree.Subscription{Problem: &feedtree.Problem{Title: "A forged item", Lacked: p.lacked, First: first, Last: first.Add(time.Hour)}})
+		for _, part := range []string{p.want, "A forged item", "2026-11-01 09:00:00 UTC", "2026-11-01 10:00:00 UTC"} {
+			if !strings.Contains(c.Error, part) {
+				t.Errorf("%q lacks %q", c.Error, part)
+			}
+		}
+		if c.State != stateProblem || !c.Failing() || !strings.Contains(c.Do, c.URL) {
+			t.Errorf("%+v", c)
+		}
+	}
+	c := proxy.Channel{State: proxy.StateOK}
+	if addProblem(&c, feedtree.Subscription{}); c.State != proxy.StateOK {
+		t.Errorf("%+v", c)
+	}
+}

@@ -6,6 +6,7 @@ import (
 
 	"tidings/cobra/firehose"
 	"tidings/corona"
+	"tidings/corona/coronapb"
 	"tidings/difference"
 	"tidings/feedtree"
 	"tidings/internal/env"
@@ -67,6 +68,7 @@ type FeedLayer interface {
 	Absorbing(key overlay.ID) bool
 	AppendAbsorbed(key overlay.ID)
 	BranchMerged(key overlay.ID)
+	Doubted(key overlay.ID)
 	HasTree(group overlay.ID) bool
 	Deliver(d scribe.Delivery)
 	About(key overlay.ID) feedtree.About
@@ -115,6 +117,8 @@ func (n *Node) handle(ev owner.Event) {
 		n.feeds.Absorb(ev.Key, ev.Body)
 	case owner.BranchMerged:
 		n.feeds.BranchMerged(ev.Key)
+	case owner.Doubted:
+		n.feeds.Doubted(ev.Key)
 	case owner.Wanted:
 		n.Firehose.Wanted(ev.Key)
 	}
@@ -181,6 +185,13 @@ func (n *feedApp) HandOver(key overlay.ID, head *feed.Head, found []feed.Item, k
 }
 
 func (n *feedApp) Look(key overlay.ID, url string) bool { return n.Corona.Look(key, url) }
+
+func (n *feedApp) Contested(key overlay.ID, items []feed.ID) { n.Corona.Contested(key, items) }
+
+func (n *feedApp) Interval(state []byte) (interval time.Duration, ok bool) {
+	s, err := corona.ParseState(state)
+	return s.Interval, err == nil && len(state) > 0 && s.Kind == coronapb.State_OK
+}
 
 func (n *feedApp) PollSoon(key overlay.ID) int { return n.Corona.PollSoon(key) }
 

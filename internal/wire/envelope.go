@@ -46,12 +46,16 @@ const (
 	DomainCertificate Domain = "tidings/certificate/1"
 	// DomainRevocations signs the list of certificates that an authority has revoked.
 	DomainRevocations Domain = "tidings/revocations/1"
-	// DomainSighting signs items as an owner of the feed saw them at the origin.
+	// DomainSighting signs items as an owner or a follower of the feed saw them at the origin, or looked for them in vain.
 	DomainSighting Domain = "tidings/sighting/1"
 	// DomainRelay signs a key that a member has made for one circuit that ends at it.
 	DomainRelay Domain = "tidings/relay/1"
 	// DomainGuest signs which member speaks for a guest.
 	DomainGuest Domain = "tidings/guest/1"
+	// DomainReceipt signs that a node has taken a routed message, as the root of its key.
+	DomainReceipt Domain = "tidings/receipt/1"
+	// DomainAudit makes the secret by which a node chooses the items that it compares with their origin. It is never sent.
+	DomainAudit Domain = "tidings/audit/1"
 )
 
 // Anywhere takes the place of the network in signatures that are valid in all networks.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"tidings/internal/env"
 	"tidings/lab/mark"
 	"tidings/overlay"
 	"tidings/sim"
@@ -14,12 +15,13 @@ import (
 //
 // Half of the lookups are checked: they use disjoint routes (overlay's Lookup). A checked lookup is
 // right if it names the live member nearest to the key first and calls its result plausible. The
-// others are only routed, for comparison; they are right if the nearest member acknowledges them.
+// others are messages that are routed; they are right if the nearest member acknowledges them. If it is
+// honest, it must have got them.
 type LiarRun struct {
 	Name    string
 	Seed    uint64
 	Nodes   int
-	Every   int // every how manieth member lies
+	Share   float64 // of the members that lie
 	Lies    sim.Lies
 	Lookups int
 	Length  time.Duration // virtual time in which the lookups are made
@@ -36,8 +38,13 @@ type LiarResult struct {
 	CheckedImplausible int     `json:"checked_doubts"` // called the result implausible
 	SetsWrong          int     `json:"sets_wrong"`     // did not name exactly the owners
 	Routed             int     `json:"routed"`
-	RoutedWrong        int     `json:"routed_wrong"` // acknowledged by another member
-	RoutedLost         int     `json:"routed_lost"`  // not acknowledged
+	RoutedWrong        int     `json:"routed_wrong"`      // acknowledged by another member
+	RoutedLost         int     `json:"routed_lost"`       // not acknowledged
+	HonestRoots        int     `json:"honest_roots"`      // routed to keys whose nearest member is honest
+	Delivered          int     `json:"delivered"`         // of these, those that reached it
+	RoutedMeanS        float64 `json:"routed_mean_s"`     // until the acknowledgement
+	MsgsPerRoute       float64 `json:"msgs_per_route"`    // messages that carried or acknowledged them, by honest members
+	LookupsPerRoute    float64 `json:"lookups_per_route"` // that checked or replaced a route
 	MsgsPerNodeS       float64 `json:"msgs_per_node_s"`
 	BytesPerNodeS      float64 `json:"bytes_per_node_s"`
 	LookupMeanS        float64 `json:"lookup_mean_s"` // of checked lookups
@@ -51,7 +58,7 @@ func (c LiarRun) Run(ctx context.Context, progress func(float64)) (LiarResult, e
 	grow := time.Duration(c.Nodes)*growInterval + 2*settleTime
 	w := newWorld(ctx, c.Seed, grow+2*c.Length+2*time.Minute, progress)
 	r := LiarResult{Scenario: c.Name, Nodes: c.Nodes, Seed: c.Seed}
-	l := liarRun{world: w, liars: w.GrowWithLiars(c.Nodes, growInterval, c.Every, c.Lies), rng: rand.New(rand.NewPCG(c.Seed, 0x11a))}
+	l := liarRun{world: w, liars: w.GrowWithLiars(c.Nodes, growInterval, c.Share, c.Lies), rng: rand.New(rand.NewPCG(c.Seed, 0x11a))}
 	if err := w.advance(grow); err != nil {
 		return r, err
 	}
@@ -64,18 +71,19 @@ func (c LiarRun) Run(ctx context.Context, progress func(float64)) (LiarResult, e
 	per := c.Length.Seconds() * float64(idle.live)
 	r.MsgsPerNodeS, r.BytesPerNodeS = float64(idle.msgs-before.msgs)/per, float64(idle.bytes-before.bytes)/per
 
-	var took time.Duration
+	got := map[overlay.ID]map[overlay.ID]bool{}
+	for _, p := range w.Live() {
+		if !l.liars.Has(p) {
+			p.Layers().Overlay.Handle(lookupLayer, sink{p.OverlayID(), got})
+		}
+	}
+	var took, routed time.Duration
 	for i := range c.Lookups {
 		w.After(time.Duration(l.rng.Int64N(int64(c.Length))), func() {
 			if i%2 == 0 {
 				r.Routed++
 				r.RoutedLost++
-				l.route(func(right bool) {
-					r.RoutedLost--
-					if !right {
-						r.RoutedWrong++
-					}
-				})
+				l.route(got, &r, func(d time.Duration) { routed += d })
 				return
 			}
 			r.Checked++
@@ -100,6 +108,9 @@ func (c LiarRun) Run(ctx context.Context, progress func(float64)) (LiarResult, e
 		return r, err
 	}
 	r.LookupMeanS = took.Seconds() / float64(max(r.Checked, 1))
+	r.RoutedMeanS = routed.Seconds() / float64(max(r.Routed-r.RoutedLost, 1))
+	end := l.controlTraffic()
+	r.MsgsPerRoute, r.LookupsPerRoute = float64(end.carrying-idle.carrying)/float64(r.Routed), float64(end.lookups-idle.lookups)/float64(r.Routed)
 	r.checkMembers(w.Live(), l.liars)
 	return r, nil
 }
@@ -120,11 +131,43 @@ func (l *liarRun) randomHonest() *sim.Peer {
 	}
 }
 
-// route routes a message and reports whether the root acknowledged it.
-func (l *liarRun) route(then func(right bool)) {
+// A sink receives routed messages at a member.
+type sink struct {
+	id  overlay.ID
+	got map[overlay.ID]map[overlay.ID]bool // by key: the members that it has reached
+}
+
+func (sink) Forward(*overlay.Message) bool { return false }
+func (sink) PeerGone(env.PeerID)           {}
+func (sink) LeafChanged()                  {}
+
+func (k sink) Deliver(m *overlay.Message) {
+	if at := k.got[m.Key]; at != nil {
+		at[k.id] = true
+	}
+}
+
+// route routes a message and counts what becomes of it within a minute. took gets the time until it is acknowledged.
+func (l *liarRun) route(got map[overlay.ID]map[overlay.ID]bool, r *LiarResult, took func(time.Duration)) {
 	from, key := l.randomHonest(), randomKey(l.rng)
 	root := l.Root(key)
-	l.world.route(from, key, func(of overlay.Receipt, _ time.Duration) { then(of.Root == root.OverlayID()) })
+	got[key] = map[overlay.ID]bool{}
+	l.world.route(from, key, func(of overlay.Receipt, d time.Duration) {
+		r.RoutedLost--
+		took(d)
+		if of.Root != root.OverlayID() {
+			r.RoutedWrong++
+		}
+	})
+	if l.liars.Has(root) {
+		return
+	}
+	r.HonestRoots++
+	l.After(time.Minute+time.Second, func() {
+		if got[key][root.OverlayID()] {
+			r.Delivered++
+		}
+	})
 }
 
 // check makes a checked lookup and reports whether it named the nearest member first, and all
@@ -148,6 +191,8 @@ func (l *liarRun) check(then func(first, all, plausible bool, took time.Duration
 // controlTraffic is what the overlays of honest members have sent to maintain the network.
 type controlTraffic struct {
 	msgs, bytes uint64
+	carrying    uint64 // messages of routes
+	lookups     uint64 // that checked or replaced a route
 	live        int
 }
 
@@ -157,6 +202,8 @@ func (l *liarRun) controlTraffic() (of controlTraffic) {
 			st := p.Layers().Overlay.Stats()
 			of.msgs += st.Sent - st.Carrying
 			of.bytes += st.Bytes - st.CarryingBytes
+			of.carrying += st.Carrying
+			of.lookups += st.Checked
 			of.live++
 		}
 	}
@@ -198,7 +245,11 @@ func (r *LiarResult) Marks(calm *Result) []mark.Mark {
 	marks = append(marks, relativeToCalm(calm, r.Nodes, r.MsgsPerNodeS, r.BytesPerNodeS, 2)...)
 	return append(marks,
 		mark.Info("share of owner sets not right", "", part(r.SetsWrong, r.Checked)),
-		mark.Info("share of routed lookups not right", "", part(r.RoutedWrong+r.RoutedLost, r.Routed)),
+		mark.AtLeast("messages that reached an honest root", "%", 100*part(r.Delivered, r.HonestRoots), 90),
+		mark.AtMost("false receipts that a member believed", "", part(r.RoutedWrong, r.Nodes-r.Liars), 3),
+		mark.Info("messages acknowledged by another member, or by none", "%", 100*part(r.RoutedWrong+r.RoutedLost, r.Routed)),
+		mark.Info("mean time until a message was acknowledged", "s", r.RoutedMeanS),
+		mark.Info("lookups for a routed message", "", r.LookupsPerRoute),
 		mark.Info("slowest checked lookup", "s", r.LookupMaxS),
 		mark.Info("members with a wrong leaf", "", float64(r.LeavesWrong)),
 		mark.Info("members with a wrong count", "", float64(r.CountsWrong)))

@@ -25,7 +25,7 @@ func TestEachLieIsBounded(t *testing.T) {
 		{"routes", sim.Lies{Routes: true}},
 		{"all", sim.AllLies()},
 	} {
-		l := LiarRun{Name: c.name, Seed: 1, Nodes: longtest.Pick(32, 64), Every: 10, Lies: c.lies, Lookups: longtest.Pick(200, 400), Length: 5 * time.Minute}
+		l := LiarRun{Name: c.name, Seed: 1, Nodes: longtest.Pick(32, 64), Share: 0.1, Lies: c.lies, Lookups: longtest.Pick(200, 400), Length: 5 * time.Minute}
 		r := do[*LiarResult](t, run(l.Name, l.Run))
 		if calm == nil {
 			calm = r
@@ -40,7 +40,7 @@ func TestEachLieIsBounded(t *testing.T) {
 func TestSmallNetworksHaveALiar(t *testing.T) {
 	o := Quick()
 	o.Nodes = 8
-	runs, err := Pick(Runs(o), []string{"liars"})
+	runs, err := Pick(Runs(o), []string{"liars-10"})
 	if err != nil || len(runs) != 2 {
 		t.Fatalf("%d runs, %v", len(runs), err)
 	}

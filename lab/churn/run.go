@@ -115,11 +115,14 @@ func Runs(o Options) []Run {
 	}
 	parted := Partition{Name: "parted", Seed: o.Seed, Nodes: o.Nodes, Duration: o.Partitioned, Keys: o.Keys, Rate: 100}
 	runs = append(runs, run(parted.Name, parted.Run))
-	lying := LiarRun{
-		Name: "liars", Seed: o.Seed, Nodes: o.Nodes, Every: min(10, o.Nodes), Lies: sim.AllLies(),
-		Lookups: max(o.Lookups/50, 1000), Length: max(o.Length/6, 10*time.Minute),
+	for _, percent := range []int{10, 20, 30} {
+		lying := LiarRun{
+			Name: fmt.Sprintf("liars-%d", percent), Seed: o.Seed, Nodes: o.Nodes, Share: max(float64(percent)/100, 1/float64(o.Nodes)), Lies: sim.AllLies(),
+			Lookups: max(o.Lookups/50, 1000), Length: max(o.Length/6, 10*time.Minute),
+		}
+		runs = append(runs, run(lying.Name, lying.Run).relativeToCalm())
 	}
-	return append(runs, run(lying.Name, lying.Run).relativeToCalm())
+	return runs
 }
 
 // Pick returns the runs with some names, in the order of the list. A name without its last part

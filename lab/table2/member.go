@@ -85,6 +85,7 @@ func (noReaders) VisibleChanged(overlay.ID)                    {}
 func (noReaders) Absorb(overlay.ID, []byte)                    {}
 func (noReaders) Absorbing(overlay.ID) bool                    { return false }
 func (noReaders) BranchMerged(overlay.ID)                      {}
+func (noReaders) Doubted(overlay.ID)                           {}
 func (noReaders) Fetched(overlay.ID, string, *feed.Feed, bool) {}
 func (noReaders) SetState(overlay.ID, []byte, bool, bool)      {}
 func (noReaders) Fading(overlay.ID, int) []feed.ID             { return nil }

@@ -39,6 +39,8 @@ type Result struct {
 	Forged           int `json:"forged"`
 	ForgedWitnessed  int `json:"forged_witnessed"`          // in channels that were never captured
 	ForgedInCaptured int `json:"forged_witnessed_captured"` // in the others
+	ForgedContested  int `json:"forged_contested"`          // at the end, in channels that were never captured
+	ForgedUncaptured int `json:"forged_not_captured"`       // in channels that were never captured
 	// Honest are the honest items that were published in the measured time, and Old those of them that
 	// count for the delays: the last oldAfter polling intervals are too late for these.
 	Honest int     `json:"honest"`
@@ -145,6 +147,12 @@ func (w *world) count(r *Result) {
 			marked := !s.markedAt.IsZero()
 			if s.item.forged {
 				r.Forged++
+			}
+			if s.item.forged && !ch.captured {
+				r.ForgedUncaptured++
+				if s.contested {
+					r.ForgedContested++
+				}
 			}
 			switch {
 			case s.item.forged && marked && ch.captured:

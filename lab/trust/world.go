@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"tidings/feedtree"
@@ -31,6 +32,8 @@ type world struct {
 	channels []*channel
 	byURL    map[string]*channel
 	peers    map[env.PeerID]*sim.Peer
+	corrupt  func() // makes the liars lie, when the measured time begins
+	step     func() // is called again and again
 
 	since, until time.Time // in which items count
 	polls        int       // of origins in that time, including looks
@@ -44,7 +47,8 @@ type channel struct {
 	items    map[feed.ID]*item
 	showings map[showingKey]*showing
 	captured bool // most of the owners were liars at some time
-	pollers  int  // the least number in the measured time
+	readers  []*sim.Peer
+	pollers  int // the least number in the measured time
 }
 
 // An item is an item that a channel's origin has, or that liars see there.
@@ -63,6 +67,8 @@ type showing struct {
 	item     *item
 	shownAt  time.Time
 	markedAt time.Time // zero: the item is not marked as witnessed
+	// contested says that the item, a forged one, is marked as contested at the end.
+	contested bool
 }
 
 const (
@@ -87,6 +93,14 @@ func newWorld(ctx context.Context, c Config, progress func(float64)) *world {
 		liars: map[env.PeerID]bool{}, byURL: map[string]*channel{}, peers: map[env.PeerID]*sim.Peer{},
 		load: table2.NewWorkload(int64(c.Seed), c.Members, c.Channels, c.Subscriptions),
 	}
+	w.step = func() {}
+	w.corrupt = func() {
+		for _, p := range w.Peers() {
+			if w.liars[p.ID()] {
+				p.FilterAnswer = forge
+			}
+		}
+	}
 	s.SetHooks(sim.Hooks{Shown: w.shown, Witnessed: w.witnessed})
 	return w
 }
@@ -102,6 +116,7 @@ func (w *world) advance(d time.Duration) error {
 	for end := w.Now().Add(d); w.Now().Before(end) && w.ctx.Err() == nil; {
 		w.World.Run(min(step, end.Sub(w.Now())))
 		w.observe()
+		w.step()
 		w.progress(min(1, float64(w.Now().Sub(w.began))/float64(w.length())))
 	}
 	return context.Cause(w.ctx)
@@ -128,11 +143,7 @@ func (w *world) run() error {
 	if err := w.advance(settleIntervals * c.Interval); err != nil {
 		return err
 	}
-	for _, p := range w.Peers() {
-		if w.liars[p.ID()] {
-			p.FilterAnswer = forge
-		}
-	}
+	w.corrupt()
 	for _, ch := range w.channels {
 		ch.pollers = c.Members
 	}
@@ -145,13 +156,32 @@ func (w *world) run() error {
 	w.polls, w.looks = w.spent()
 	w.polls -= polls
 	w.looks -= looks
+	w.readContests()
 	return nil
+}
+
+// readContests notes which forged items readers see as contested.
+func (w *world) readContests() {
+	for _, ch := range w.channels {
+		for key, s := range ch.showings {
+			if p := w.peers[key.by]; s.item.forged && p.Active() {
+				p.Do(func() {
+					p.Layers().Feeds.Read(ch.key, func(d feedtree.Document) {
+						s.contested = slices.ContainsFunc(d.Entries, func(e feed.Entry) bool { return e.Item.ID == key.id && e.Provenance == feedtree.Contested })
+					})
+				})
+			}
+		}
+	}
+	w.World.Run(time.Second) // the logs are read meanwhile
 }
 
 // spent returns the polls and looks since the beginning.
 func (w *world) spent() (polls int, looks uint64) {
 	for _, p := range w.Peers() {
-		looks += p.Layers().Feeds.Stats().Looks
+		if p.Up() {
+			looks += p.Layers().Feeds.Stats().Looks
+		}
 	}
 	return w.FeedStats().Polls, looks
 }
@@ -179,6 +209,7 @@ func (w *world) serve(i int, rng *rand.Rand) {
 	readers := rng.Perm(w.config.Members)[:min(w.config.Members, max(1, w.load.Channels[i].Subscribers))]
 	w.load.Channels[i] = table2.Channel{Subscribers: len(readers), Update: every}
 	for _, m := range readers {
+		ch.readers = append(ch.readers, w.Peers()[m])
 		w.After(time.Duration(rng.Int64N(int64(w.config.Interval))), func() { w.Peers()[m].SubscribeFeed(url) })
 	}
 }

@@ -790,12 +790,16 @@ func (x *Route) GetPayload() []byte {
 // Ack tells the previous hop that this node has taken over a Route. With receipt
 // set, it is the root's receipt, which returns to the origin hop by hop.
 type Ack struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
-	Try           uint32                 `protobuf:"varint,2,opt,name=try,proto3" json:"try,omitempty"` // receipt: the attempt that the root took
-	Receipt       bool                   `protobuf:"varint,3,opt,name=receipt,proto3" json:"receipt,omitempty"`
-	Root          []byte                 `protobuf:"bytes,4,opt,name=root,proto3" json:"root,omitempty"`  // receipt: id of the node that delivered the payload; 32 bytes
-	Hops          uint32                 `protobuf:"varint,5,opt,name=hops,proto3" json:"hops,omitempty"` // receipt: links from origin to root
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      uint64                 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
+	Try     uint32                 `protobuf:"varint,2,opt,name=try,proto3" json:"try,omitempty"` // receipt: the attempt that the root took
+	Receipt bool                   `protobuf:"varint,3,opt,name=receipt,proto3" json:"receipt,omitempty"`
+	Root    []byte                 `protobuf:"bytes,4,opt,name=root,proto3" json:"root,omitempty"`  // receipt: id of the node that delivered the payload; 32 bytes
+	Hops    uint32                 `protobuf:"varint,5,opt,name=hops,proto3" json:"hops,omitempty"` // receipt: links from origin to root
+	// Receipt of a root that has not got the payload from the origin itself: the root's record, at most 1 KiB, and
+	// its signature of the domain tidings/receipt/1 over id (8 bytes, big endian) and key.
+	Record        []byte `protobuf:"bytes,6,opt,name=record,proto3" json:"record,omitempty"`
+	Signature     []byte `protobuf:"bytes,7,opt,name=signature,proto3" json:"signature,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -863,6 +867,20 @@ func (x *Ack) GetHops() uint32 {
 		return x.Hops
 	}
 	return 0
+}
+
+func (x *Ack) GetRecord() []byte {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+func (x *Ack) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
 }
 
 // Find asks for members near a key. Joins, attachments, lookups and the search for
@@ -1375,13 +1393,15 @@ const file_overlay_proto_rawDesc = "" +
 	"\x04hops\x18\x03 \x01(\rR\x04hops\x12\x10\n" +
 	"\x03key\x18\x04 \x01(\fR\x03key\x12\x14\n" +
 	"\x05layer\x18\x05 \x01(\rR\x05layer\x12\x18\n" +
-	"\apayload\x18\x06 \x01(\fR\apayload\"i\n" +
+	"\apayload\x18\x06 \x01(\fR\apayload\"\x9f\x01\n" +
 	"\x03Ack\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x06R\x02id\x12\x10\n" +
 	"\x03try\x18\x02 \x01(\rR\x03try\x12\x18\n" +
 	"\areceipt\x18\x03 \x01(\bR\areceipt\x12\x12\n" +
 	"\x04root\x18\x04 \x01(\fR\x04root\x12\x12\n" +
-	"\x04hops\x18\x05 \x01(\rR\x04hops\"X\n" +
+	"\x04hops\x18\x05 \x01(\rR\x04hops\x12\x16\n" +
+	"\x06record\x18\x06 \x01(\fR\x06record\x12\x1c\n" +
+	"\tsignature\x18\a \x01(\fR\tsignature\"X\n" +
 	"\x04Find\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +

@@ -26,16 +26,27 @@ func (a *acceptor) onPrepare(from env.PeerID, m *ownerpb.Prepare) {
 	}
 	// This node may be an owner in an undecided epoch that it has not heard of. It therefore promises any
 	// candidate that is an owner, which does no harm.
+	if a.barred(s, from) {
+		return
+	}
 	asked := s.owned || s.mayOwn(a.self) || s.epoch.owns(from)
 	if m.Branch != s.epoch.Branch || !asked || !a.mayBeCandidate(s, from) {
 		a.sendCommit(from, s)
 		return
 	}
-	if refused := s.conflict(from, m.Branch, m.Number); refused > 0 {
+	refused := s.conflict(from, m.Branch, m.Number)
+	may := a.mayRun(s, from, refused == 0)
+	if refused > 0 {
 		a.sendPromise(from, s, m.Number, refused)
 		return
 	}
+	if !may {
+		return // the candidate repeats the request
+	}
 	s.promise(m.Branch, m.Number, from)
+	if s.ledBy(from) && s.progress.promisedAt.IsZero() {
+		s.progress.promisedAt = a.clock.Now()
+	}
 	a.storage.save(s, func() {
 		if p := s.promised.in(m.Branch); p.number == m.Number && p.candidate == from && s.epoch != nil {
 			a.sendPromise(from, s, m.Number, 0)
@@ -53,7 +64,7 @@ func (a *acceptor) mayBeCandidate(s *replica, p env.PeerID) bool {
 }
 
 func (a *acceptor) sendPromise(to env.PeerID, s *replica, number, refused uint32) {
-	m := &ownerpb.Promise{Key: s.key[:], Branch: s.epoch.Branch, Number: number, Refused: refused, Epoch: s.epoch.proto()}
+	m := &ownerpb.Promise{Key: s.key[:], Branch: s.epoch.Branch, Number: number, Refused: refused, Epoch: s.epoch.proto(), ClockMs: a.clockMillis()}
 	m.Undecided = epochsProto(s.undecided)
 	if head := s.log.head(); head != nil {
 		m.Head = head.Raw
@@ -74,7 +85,7 @@ func (a *acceptor) onSign(from env.PeerID, m *ownerpb.Sign) error {
 	if !e.owns(a.self) && (s == nil || !s.owned && !s.mayOwn(a.self)) {
 		return nil
 	}
-	if !a.mayBeCandidate(cmp.Or(s, &replica{}), from) {
+	if !a.mayBeCandidate(cmp.Or(s, &replica{}), from) || s != nil && a.barred(s, e.Sequencer) {
 		return nil
 	}
 	if s == nil {
@@ -90,7 +101,7 @@ func (a *acceptor) onSign(from env.PeerID, m *ownerpb.Sign) error {
 		return nil
 	}
 	if s.epoch != nil && s.epoch.Branch != e.Branch {
-		if e.Number != 1 || !m.Forced || s.owned && !a.liveness.silent(s) && from != s.epoch.Sequencer {
+		if e.Number != 1 || !m.Forced || s.owned && !a.liveness.failed(s) && from != s.epoch.Sequencer {
 			a.sendCommit(from, s)
 			return nil
 		}
@@ -99,6 +110,9 @@ func (a *acceptor) onSign(from env.PeerID, m *ownerpb.Sign) error {
 			a.sendPromise(from, s, e.Number, refused)
 		}
 		return nil
+	}
+	if s.epoch != nil && s.epoch.Branch == e.Branch && !a.mayRun(s, from, true) {
+		return nil // the candidate repeats the request
 	}
 	if s.epoch == nil && len(s.undecided) > 0 && s.undecided[0].Branch != e.Branch && a.clock.Now().Sub(s.undecided[0].Time).Abs() < candidacyTime {
 		return nil // another candidate is founding the log
@@ -132,6 +146,6 @@ func (a *acceptor) lockSignature(s *replica, e *Epoch, candidate env.PeerID, the
 
 func (a *acceptor) sendSigned(to env.PeerID, e *Epoch) {
 	a.send(to, &ownerpb.Message{Body: &ownerpb.Message_Signed{Signed: &ownerpb.Signed{
-		Key: e.Key[:], Signature: a.signer.Sign(wire.DomainEpoch, e.Hash[:]).Raw,
+		Key: e.Key[:], Signature: a.signer.Sign(wire.DomainEpoch, e.Hash[:]).Raw, ClockMs: a.clockMillis(),
 	}}})
 }

@@ -23,6 +23,7 @@ type timers struct {
 	clock env.Clock
 	rand  *rand.Rand
 	cal   env.Calendar[task]
+	ahead map[env.PeerID]time.Duration // how far the clocks of other members are ahead of this one, as they have told it
 }
 
 type task struct {

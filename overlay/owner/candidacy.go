@@ -20,12 +20,12 @@ type candidacy struct {
 	newOwners    []env.PeerID // owners in the new epoch
 	newSequencer env.PeerID   // sequencer in the new epoch
 
-	oldOwners  []env.PeerID      // owners of the epoch in force; nil if founding
-	undecided  []*undecidedEpoch // later epochs that may have been certified
-	promised   []env.PeerID      // owners that have promised
-	voterSets  [][]env.PeerID    // sets of owners of which a quorum each must sign, besides newOwners
-	bestHead   *Entry            // farthest head of those that promised; nil: all logs are empty
-	bestHolder env.PeerID        // peer that has bestHead
+	oldOwners []env.PeerID          // owners of the epoch in force; nil if founding
+	undecided []*undecidedEpoch     // later epochs that may have been certified
+	promised  []env.PeerID          // owners that have promised
+	heads     []promisedHead        // of those that promised, if they can be part of the epoch in force
+	refused   map[env.PeerID]uint32 // owners that have refused, with the number that they have promised to another candidate
+	voterSets [][]env.PeerID        // sets of owners of which a quorum each must sign, besides newOwners
 
 	proposal   *Epoch // epoch to be signed; nil: promises are being collected
 	signedHere bool   // this node's own signature is durable
@@ -38,12 +38,18 @@ type undecidedEpoch struct {
 	signers []env.PeerID
 }
 
+// A promisedHead is the last entry of an owner that has promised.
+type promisedHead struct {
+	entry *Entry
+	owner env.PeerID
+}
+
 // count counts the promise of an owner whose log ends in head. open are the epochs that the owner has signed without
 // knowing their outcome: their owners have to promise too. It reports whether there are new ones.
 func (b *candidacy) count(inForce *Epoch, from env.PeerID, head *Entry, open []*Epoch) (more bool) {
 	b.promised = append(b.promised, from)
-	if head != nil && (b.bestHead == nil || inForce.farther(head, b.bestHead)) {
-		b.bestHead, b.bestHolder = head, from
+	if head != nil && inForce.admits(head) && inForce.endsWith(head) { // others are older, or a lie
+		b.heads = append(b.heads, promisedHead{head, from})
 	}
 	for _, e := range open {
 		if e.Key != inForce.Key || e.Branch != inForce.Branch || e.Number <= inForce.Number || e.Number >= b.number {
@@ -94,6 +100,76 @@ func (b *candidacy) hasPromises() bool {
 	sets := b.promiserSets()
 	return len(sets) <= 1+maxConcurrent &&
 		!slices.ContainsFunc(sets, func(set []env.PeerID) bool { return !majority(set, in(b.promised)) })
+}
+
+// best returns the farthest head that a quorum may have stored, and an owner that has promised it and not failed to deliver
+// it. If all have failed, holder is empty, unless forced is set: then such heads do not count. head is nil if all logs are
+// empty.
+func (b *candidacy) best(inForce *Epoch, withheld map[env.PeerID]bool, forced bool) (head *Entry, holder env.PeerID) {
+	for _, h := range b.heads {
+		if withheld[h.owner] && (forced || !b.mayBeCommitted(inForce, h.entry)) {
+			continue
+		}
+		if head == nil || inForce.farther(h.entry, head) {
+			head, holder = h.entry, ""
+		}
+		if h.entry.Hash == head.Hash && !withheld[h.owner] {
+			holder = h.owner
+		}
+	}
+	return head, holder
+}
+
+// mayBeCommitted reports whether a quorum of the old owners can have an entry. Owners that have promised with an earlier head
+// do not.
+func (b *candidacy) mayBeCommitted(inForce *Epoch, e *Entry) bool {
+	return majority(b.oldOwners, func(p env.PeerID) bool {
+		return !slices.Contains(b.promised, p) || slices.ContainsFunc(b.heads, func(h promisedHead) bool { return h.owner == p && !inForce.farther(e, h.entry) })
+	})
+}
+
+// mayWin reports whether a quorum of each set of owners that have to vote may still do so.
+func (b *candidacy) mayWin() bool {
+	sets := b.promiserSets()
+	if b.proposal != nil {
+		sets = append(slices.Clone(b.voterSets), b.newOwners)
+	}
+	return !slices.ContainsFunc(sets, func(set []env.PeerID) bool {
+		return !majority(set, func(p env.PeerID) bool { _, refused := b.refused[p]; return !refused })
+	})
+}
+
+// maxRefusedAhead bounds the numbers of refusals that a candidate believes. It is half of what owners promise at a time, so
+// that the next number is within that.
+const maxRefusedAhead = maxAhead / 2
+
+// refuse counts an owner's refusal.
+func (b *candidacy) refuse(p env.PeerID, number uint32) {
+	if b.refused == nil {
+		b.refused = map[env.PeerID]uint32{}
+	}
+	b.refused[p] = number
+}
+
+// numberToExceed returns the least number above which a quorum of the old owners can promise, as far as they have said what
+// they promised; 0 if that is not known. So a minority cannot drive the numbers up.
+func (b *candidacy) numberToExceed() uint32 {
+	var of []uint32
+	for _, p := range b.oldOwners {
+		if n, refused := b.refused[p]; refused && n <= b.number+maxRefusedAhead {
+			of = append(of, n)
+		} else if slices.Contains(b.promised, p) {
+			of = append(of, b.number)
+		}
+	}
+	slices.Sort(of)
+	if q := quorum(len(b.oldOwners)); len(of) >= q {
+		return of[q-1]
+	}
+	if len(of) > 0 {
+		return of[len(of)-1]
+	}
+	return 0
 }
 
 // farther reports whether head a is ahead of head b: in a later epoch, or later in the same epoch. A quorum can only

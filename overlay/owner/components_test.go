@@ -96,7 +96,7 @@ func (b *bench) puller() *puller {
 }
 
 func (b *bench) liveness() *liveness {
-	return &liveness{timers: b.timers, lease: 8 * time.Minute, matched: map[env.PeerID]time.Time{}}
+	return &liveness{base: b.base, lease: 8 * time.Minute, matched: map[env.PeerID]time.Time{}}
 }
 
 func (b *bench) sequencer(emit func(Event)) *sequencer {
@@ -364,8 +364,15 @@ func TestARefusedCandidatePauses(t *testing.T) {
 	}
 	b.s.candidacy = &candidacy{since: b.now, number: 3, oldOwners: b.s.epoch.Owners, hasSlot: true}
 	m := &ownerpb.Promise{Key: b.s.key[:], Branch: 1, Number: 3, Refused: 5}
-	if err := p.onPromise(signer(1).PeerID(), m); err != nil {
-		t.Fatal(err)
+	for i, owner := range b.s.epoch.Owners[1:] {
+		if refusals := i + 1; refusals > len(b.s.epoch.Owners)-b.s.epoch.Quorum()+1 {
+			break
+		} else if b.s.candidacy == nil {
+			t.Fatalf("it gives up after %d refusals", i)
+		}
+		if err := p.onPromise(owner, m); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if b.s.candidacy != nil || p.running != 0 || b.s.campaign.promisedElsewhere != 5 || !b.s.campaign.at.After(b.now) {
 		t.Errorf("%d candidacies are under way; the next one is planned for %v", p.running, b.s.campaign.at)

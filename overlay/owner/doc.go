@@ -28,6 +28,12 @@
 // sequencer has stored it, the entry is committed and a Committed event reports it. One entry is in flight at a
 // time. A committed entry survives any deaths that leave one member of every quorum alive.
 //
+// # Lying owners
+//
+// A minority of the owners may lie: refuse, campaign without end, stall, claim heads that nobody can pull, or date entries
+// ahead. Votes of the others suffice, and owners that do not do their part are left out for an hour (suspicion.go, clocks.go,
+// decision 023).
+//
 // # Leaving
 //
 // A sequencer that leaves in good order first makes an epoch without itself for each of its keys (HandOver). The

@@ -12,6 +12,10 @@ type (
 	// Wanted, at the root of a key: another node looked up its owners, and asked that it have some.
 	Wanted struct{ Key overlay.ID }
 
+	// Doubted, at an owner: another owner wants another sequencer, and this one knows no reason. The layers above may look
+	// for one, and report it by Missing.
+	Doubted struct{ Key overlay.ID }
+
 	// BecameSequencer: this node has become the sequencer of a key. It has all committed entries, unless its disk
 	// refused some: it pulls these before it appends.
 	BecameSequencer struct{ Key overlay.ID }
@@ -47,6 +51,7 @@ type (
 
 func (VisibleChanged) isEvent()  {}
 func (Wanted) isEvent()          {}
+func (Doubted) isEvent()         {}
 func (BecameSequencer) isEvent() {}
 func (CeasedSequencer) isEvent() {}
 func (Committed) isEvent()       {}

@@ -288,7 +288,8 @@ func TestABranchWithAQuorumDoesNotGiveWay(t *testing.T) {
 	if refused < 2 {
 		t.Errorf("somebody has refused %d times", refused)
 	}
-	if !lead.leads[c.key] || lead.branch(c.key) != ours.branch {
-		t.Error("it does not lead")
+	leads := func(m *member) bool { return m.leads[c.key] && m.branch(c.key) == ours.branch }
+	if !slices.ContainsFunc(ours.owners, leads) { // another owner may have taken over while members refused
+		t.Error("none of its owners leads")
 	}
 }

@@ -52,6 +52,7 @@ func (k *keeper) sendHeartbeats(now time.Time) {
 			k.retire(s)
 			continue
 		case s.leader != nil:
+			k.sequencer.checkAcks(s, k.liveness.lease)
 			k.checkOwners(s) // in case a change was missed
 			if k.outsideLeaf(s.key) {
 				// The owners in the key's own leaf would have taken over by now if they knew of this branch.
@@ -78,10 +79,11 @@ func (k *keeper) sendHeartbeats(now time.Time) {
 		k.reportWeight(s, now)
 	}
 	maps.DeleteFunc(k.liveness.matched, func(p env.PeerID, _ time.Time) bool { return !k.alive(p) })
+	maps.DeleteFunc(k.ahead, func(p env.PeerID, _ time.Duration) bool { return !k.alive(p) })
 	maps.DeleteFunc(k.listed, func(p env.PeerID, _ map[overlay.ID]bool) bool { return !k.alive(p) })
 	for _, p := range slices.Sorted(maps.Keys(shared)) {
 		count, digest := digestOf(shared[p])
-		k.send(p, &ownerpb.Message{Body: &ownerpb.Message_Heartbeat{Heartbeat: &ownerpb.Heartbeat{Nonce: k.nextNonce(), Count: count, Digest: digest}}})
+		k.send(p, &ownerpb.Message{Body: &ownerpb.Message_Heartbeat{Heartbeat: &ownerpb.Heartbeat{Nonce: k.nextNonce(), Count: count, Digest: digest, ClockMs: k.clockMillis()}}})
 	}
 }
 
@@ -99,7 +101,7 @@ func (k *keeper) suspectSequencer(s *replica, now time.Time) {
 				}
 			})
 		}
-	case !k.alive(s.epoch.Sequencer), quiet > k.liveness.lease:
+	case !k.alive(s.epoch.Sequencer), quiet > k.liveness.lease, k.liveness.stalled(s):
 		k.campaignIn(s, k.turn(s))
 	case quiet > 3*k.interval && s.pull == nil:
 		k.puller.pullFrom(s, s.epoch.Sequencer)
@@ -134,6 +136,7 @@ func (k *keeper) onHeartbeat(from env.PeerID, m *ownerpb.Heartbeat) {
 	if !k.alive(from) {
 		return // the sequencers of owned keys are in the leaf
 	}
+	k.heardClock(from, m.ClockMs)
 	count, digest := digestOf(k.replicas.ledBy[from])
 	match := count == m.Count && digest == m.Digest
 	if match {
@@ -141,11 +144,15 @@ func (k *keeper) onHeartbeat(from env.PeerID, m *ownerpb.Heartbeat) {
 	} else {
 		k.listed[from] = map[overlay.ID]bool{}
 	}
-	k.send(from, &ownerpb.Message{Body: &ownerpb.Message_HeartbeatAck{HeartbeatAck: &ownerpb.HeartbeatAck{Nonce: m.Nonce, Match: match}}})
+	k.send(from, &ownerpb.Message{Body: &ownerpb.Message_HeartbeatAck{HeartbeatAck: &ownerpb.HeartbeatAck{Nonce: m.Nonce, Match: match, ClockMs: k.clockMillis()}}})
 }
 
 // onHeartbeatAck sends the list of all shared keys to an owner whose digest did not match.
 func (k *keeper) onHeartbeatAck(from env.PeerID, m *ownerpb.HeartbeatAck) {
+	if !k.alive(from) {
+		return // no owner of a key that this node leads
+	}
+	k.heardClock(from, m.ClockMs)
 	if m.Match {
 		return
 	}

@@ -163,6 +163,10 @@ func (l *learner) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
 		return nil
 	}
 	l.liveness.heard(s)
+	if l.tooFarAhead(e.Time) {
+		l.refuseDate(s)
+		return nil
+	}
 	if e.Prev != s.log.headHash() || len(m.Body) == 0 && e.Size > 0 {
 		l.puller.pullFrom(s, from)
 		return nil
@@ -235,6 +239,11 @@ func (l *learner) take(s *replica) {
 		l.refuse(s)
 		return
 	}
+	if e.owns(l.self) && slices.ContainsFunc(p.entries, func(n *Entry) bool { return e.has(n) && l.tooFarAhead(n.Time) }) {
+		l.refuseDate(s) // entries before the epoch are vouched for by the owners that signed it
+		l.refuse(s)
+		return
+	}
 	if n := len(p.entries); n > 0 && !p.committed && !p.takeUncommitted && !e.owns(l.self) {
 		p.have, p.committed = p.entries[n-1].Prev, true
 		p.entries, p.bodies = p.entries[:n-1], p.bodies[:n-1] // the entry comes again when it is committed
@@ -262,6 +271,16 @@ func (l *learner) take(s *replica) {
 	}
 	if !p.storing {
 		l.puller.end(s, true)
+	}
+}
+
+// refuseDate handles an entry that is dated too far ahead. The sequencer cannot date it anew, because it signs one entry at
+// each position, so this owner campaigns for another sequencer.
+func (l *learner) refuseDate(s *replica) {
+	l.stats.DatedAhead++
+	if s.leader == nil {
+		s.progress.datedAhead = true
+		l.proposer.campaignIn(s, l.proposer.turn(s))
 	}
 }
 

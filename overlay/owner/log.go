@@ -14,6 +14,10 @@ const (
 	KeepItems    = 200
 	maxKeptItems = 10_000
 	maxKeptBytes = 48 << 20
+	// maxStep is how much later than the entry before it the date of an entry counts when old entries are dropped. Otherwise
+	// one entry from the future would reduce a log to KeepItems items at once. In a log that was quiet for longer, old entries
+	// are dropped one entry later.
+	maxStep = 24 * time.Hour
 )
 
 // A chain is the part of a log that a node keeps, oldest entry first. Each entry names the hash of the one
@@ -40,6 +44,14 @@ func (c chain) headHash() Hash {
 func (c chain) headTime() (t time.Time) {
 	if e := c.head(); e != nil {
 		t = e.Time
+	}
+	return t
+}
+
+// step returns the date by which old entries are dropped when an entry with the date t follows.
+func (c chain) step(t time.Time) time.Time {
+	if head := c.head(); head != nil && t.Sub(head.Time) > maxStep {
+		return head.Time.Add(maxStep)
 	}
 	return t
 }
@@ -97,7 +109,10 @@ func (l *keyLog) add(e *Entry) {
 
 // prune removes the entries that are kept no longer, and returns them.
 func (l *keyLog) prune() chain {
-	n := l.firstKept(l.headTime(), 0, 0)
+	n := 0
+	if last := len(l.chain) - 1; last >= 0 {
+		n = l.firstKept(l.chain[:last].step(l.headTime()), 0, 0)
+	}
 	if n == 0 {
 		return nil
 	}

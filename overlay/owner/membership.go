@@ -33,6 +33,7 @@ type campaign struct {
 	promisedElsewhere uint32                   // highest epoch number that an owner has promised to another candidate; 0: none known
 	abandoned         map[Hash]bool            // own proposals that were given up; at most maxAbandoned
 	excluded          map[env.PeerID]time.Time // peers not to become owners (they own the key in another branch, or are leaving), by time of their message
+	barred            map[env.PeerID]time.Time // owners that may not lead the key, and until when (bar.go)
 }
 
 // desiredOwners returns the members that should own a key: the nearest ones, except for excluded peers, and except
@@ -44,12 +45,12 @@ func (m *membership) desiredOwners(s *replica) []env.PeerID {
 			delete(s.campaign.excluded, p)
 		}
 	}
-	if len(s.campaign.excluded) == 0 && !m.leaving {
+	if len(s.campaign.excluded)+len(s.conduct.leftOut) == 0 && !m.leaving {
 		return m.nearest(s.key, nil)
 	}
 	of := m.nearest(s.key, func(p env.PeerID) bool {
 		_, foreign := s.campaign.excluded[p]
-		return foreign || m.leaving && p == m.self
+		return foreign || m.leaving && p == m.self || s.conduct.isLeftOut(p, now)
 	})
 	if len(s.campaign.excluded) > 0 && !m.outsideLeaf(s.key) {
 		m.LeafChanged() // check again later, when the exclusions have expired
@@ -76,7 +77,7 @@ func (m *membership) checkOwners(s *replica) {
 		} else if s.promisedAway() {
 			m.campaignIn(s, candidacyTime) // the candidate with the promise may have failed
 		}
-	case !m.alive(s.epoch.Sequencer):
+	case !m.alive(s.epoch.Sequencer) || m.barred(s, s.epoch.Sequencer):
 		m.campaignIn(s, m.turn(s))
 	}
 }
@@ -117,7 +118,7 @@ func (c *campaign) exclude(p env.PeerID, now time.Time) {
 
 // A liveness knows when sequencers were last heard.
 type liveness struct {
-	*timers
+	base
 	lease   time.Duration            // how long a sequencer may be silent before other owners take over
 	matched map[env.PeerID]time.Time // time of the last matching heartbeat, by sequencer
 }
@@ -127,6 +128,9 @@ type liveness struct {
 func (l *liveness) silent(s *replica) bool {
 	return s.leader == nil && l.clock.Now().Sub(l.lastHeard(s)) > l.lease*7/8
 }
+
+// failed reports whether another sequencer should take over: the present one is silent, or makes no progress.
+func (l *liveness) failed(s *replica) bool { return l.silent(s) || l.stalled(s) }
 
 // lastHeard returns the time of the sequencer's last sign of life, about this key or in a heartbeat.
 func (l *liveness) lastHeard(s *replica) time.Time {

@@ -94,7 +94,7 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 	o.storage = newStorage(e, &o.stats, &o.replicas, app.Emit)
 	o.puller = &puller{base: b, epochs: o.epochs, storage: o.storage}
 	o.server = &server{base: b, storage: o.storage}
-	o.liveness = &liveness{timers: b.timers, lease: cfg.Lease, matched: map[env.PeerID]time.Time{}}
+	o.liveness = &liveness{base: b, lease: cfg.Lease, matched: map[env.PeerID]time.Time{}}
 	o.locator = &locator{base: b, puller: o.puller}
 	o.membership = &membership{base: b}
 	o.acceptor = &acceptor{membership: o.membership, storage: o.storage, puller: o.puller, liveness: o.liveness, signer: signer}

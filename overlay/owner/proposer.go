@@ -84,6 +84,9 @@ func (p *proposer) campaign(s *replica, now time.Time) {
 // owners are due, the sequencer is dead or silent, or the epoch in force is blocked.
 func (p *proposer) start(s *replica) {
 	now := p.clock.Now()
+	if s.epoch != nil && p.alive(s.epoch.Sequencer) && p.liveness.stalled(s) {
+		p.leaveOut(s, s.epoch.Sequencer)
+	}
 	want := p.desiredOwners(s)
 	if want == nil || s.candidacy != nil {
 		return
@@ -100,7 +103,7 @@ func (p *proposer) start(s *replica) {
 		switch {
 		case s.ledBy(p.self) && sameSet(want, s.epoch.Owners) && !stuck:
 			return
-		case !s.ledBy(p.self) && p.alive(incumbent) && !p.liveness.silent(s) && !p.mustHandOver(s):
+		case !s.ledBy(p.self) && p.alive(incumbent) && !p.liveness.failed(s) && !p.mustHandOver(s) && !p.barred(s, incumbent):
 			return // the live sequencer makes the change itself
 		}
 		b.oldOwners = s.epoch.Owners
@@ -111,6 +114,10 @@ func (p *proposer) start(s *replica) {
 			patience = min(patience, pairPatience)
 		}
 		b.forced = !s.noQuorumSince.IsZero() && now.Sub(s.noQuorumSince) >= patience
+		if !s.conduct.turns.begin(p.self, now) && !b.forced && !p.leaving {
+			p.campaignIn(s, candidacyTime/2) // another candidate has its turn
+			return
+		}
 	}
 	b.hasSlot = b.founding || p.living(b.oldOwners) > 1
 	if b.hasSlot && p.running >= maxCandidacies {
@@ -173,7 +180,7 @@ func (p *proposer) startWaiting() {
 // of the old owners; then the nearest member.
 func (p *proposer) chooseSequencer(s *replica, want []env.PeerID) env.PeerID {
 	if s.epoch != nil {
-		if in := s.epoch.Sequencer; slices.Contains(want, in) && p.alive(in) && (in == p.self || !p.liveness.silent(s)) {
+		if in := s.epoch.Sequencer; slices.Contains(want, in) && p.alive(in) && !p.barred(s, in) && (in == p.self || !p.liveness.failed(s)) {
 			return in
 		}
 	}
@@ -189,13 +196,24 @@ func (p *proposer) chooseSequencer(s *replica, want []env.PeerID) env.PeerID {
 // pullAndPropose pulls the farthest head that was promised, then proposes the epoch.
 func (p *proposer) pullAndPropose(s *replica) {
 	b := s.candidacy
-	if b.bestHead == nil || s.log.find(b.bestHead.Hash) >= 0 {
+	promised := b.hasPromises()
+	head, holder := b.best(s.epoch, s.conduct.withheld, b.forced)
+	if head == nil || s.log.find(head.Hash) >= 0 {
+		b.forced = b.forced && !promised // a quorum answers after all
 		p.propose(s)
 		return
 	}
-	p.puller.start(s, p.peer(b.bestHolder), func(bool) {
-		if s.candidacy == b && b.proposal == nil && s.log.find(b.bestHead.Hash) >= 0 {
-			p.propose(s)
+	if holder == "" {
+		return // more promises will tell whether a quorum can have the entry
+	}
+	own := s.pull == nil
+	p.puller.start(s, p.peer(holder), func(bool) {
+		has := s.log.find(head.Hash) >= 0
+		if !has && own {
+			s.conduct.withholds(holder)
+		}
+		if s.candidacy == b && b.proposal == nil && (has || own && b.hasPromises()) {
+			p.pullAndPropose(s) // otherwise from another owner, or without the entry
 		}
 	})
 }
@@ -205,6 +223,9 @@ func (p *proposer) propose(s *replica) {
 	b := s.candidacy
 	if head := s.log.head(); head != nil && !p.storage.durable(head.Hash) {
 		return // the head is not durable yet; retry calls again
+	}
+	if !b.founding && !b.forced && s.promisedNumber() > b.number {
+		return // this node has promised a later epoch to another candidate meanwhile
 	}
 	e := b.propose(s, p.id(b.newSequencer), p.clock.Now().Truncate(time.Millisecond))
 	own := func() {
@@ -232,6 +253,7 @@ func (p *proposer) onSigned(from env.PeerID, m *ownerpb.Signed) {
 		return
 	}
 	if id, ok := s.candidacy.proposal.addSignature(p.epochs.verify, m.Signature); ok && id == from {
+		p.heardClock(from, m.ClockMs)
 		p.commitIfSigned(s)
 	}
 }
@@ -249,6 +271,7 @@ func (p *proposer) commitIfSigned(s *replica) {
 	}
 	p.stats.Epochs++
 	told := b.voters()
+	p.judge(s, b)
 	p.epochs.cache.add(e)
 	p.commit(s, e, p.self)
 	p.sendOthers(told, &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: s.commit()}})
@@ -298,12 +321,15 @@ func (p *proposer) end(s *replica) {
 func (p *proposer) epochChanged(s *replica) {
 	p.end(s)
 	s.noQuorumSince, s.campaign.promisedElsewhere, s.campaign.abandoned = time.Time{}, 0, nil
+	s.progress, s.conduct.turns, s.conduct.withheld = progress{}, nil, nil
 }
 
 // abandon ends a candidacy without a new epoch. Another campaign follows after the pause if there is still a reason.
 func (p *proposer) abandon(s *replica, pause time.Duration) {
 	b := s.candidacy
 	p.end(s)
+	s.conduct.turns.end(p.self)
+	s.campaign.promisedElsewhere = max(s.campaign.promisedElsewhere, b.numberToExceed())
 	if b.signedHere {
 		// Others may have signed the proposal, but signatures are sent to the candidate alone, so it can
 		// never be certified.
@@ -314,9 +340,10 @@ func (p *proposer) abandon(s *replica, pause time.Duration) {
 	}
 	switch {
 	case b.founding:
-	case b.proposal != nil && !b.forced && !b.blocked():
+	case b.proposal != nil && !b.forced && !b.blocked() && (b.proposal.certifiedBy(b.oldOwners) || p.clock.Now().Sub(b.since) < candidacyTime):
 		// A quorum has promised, but new owners do not sign, for example because they own the key in another
-		// branch. This branch has a quorum and does not give way to that one.
+		// branch. This branch has a quorum and does not give way to that one. If the old owners had the time to sign and
+		// did not, there is no quorum, whatever they promise.
 		s.noQuorumSince = time.Time{}
 	default:
 		if s.noQuorumSince.IsZero() {
@@ -374,21 +401,24 @@ func (p *proposer) onPromise(from env.PeerID, m *ownerpb.Promise) error {
 	b := s.candidacy
 	if b == nil && s.leader != nil && m.Refused > s.epoch.Number && m.Branch == s.epoch.Branch && m.Number == s.epoch.Number && s.epoch.owns(from) {
 		// The owner has promised a later epoch to a candidate, so it refuses this node's entries.
-		s.campaign.promisedElsewhere = max(s.campaign.promisedElsewhere, m.Refused)
-		p.campaignIn(s, candidacyTime) // in case that candidate fails
+		if s.leader.heed(from, p.clock.Now(), p.liveness.lease) && m.Refused <= s.epoch.Number+maxRefusedAhead {
+			s.campaign.promisedElsewhere = max(s.campaign.promisedElsewhere, m.Refused)
+			p.campaignIn(s, candidacyTime) // in case that candidate fails
+		}
 		return nil
 	}
 	if b == nil || b.founding || m.Branch != s.epoch.Branch || m.Number != b.number || !slices.Contains(union(b.promiserSets()), from) {
 		return nil
 	}
 	if m.Refused > 0 {
-		// Another candidate has a higher promise. Give it time, then try a higher number. A forced
-		// reconfiguration waits for nobody.
-		if s.campaign.promisedElsewhere = max(s.campaign.promisedElsewhere, m.Refused); !b.forced {
+		// Another candidate has a higher promise. If it has the promises of so many that this one cannot win, it
+		// gets time; then this node tries a higher number. A forced reconfiguration waits for nobody.
+		if b.refuse(from, m.Refused); !b.forced && !b.mayWin() {
 			p.abandon(s, candidacyPause/2)
 		}
 		return nil
 	}
+	p.heardClock(from, m.ClockMs)
 	if b.proposal != nil || slices.Contains(b.promised, from) {
 		return nil // duplicate
 	}
@@ -424,7 +454,6 @@ func (p *proposer) countPromise(s *replica, from env.PeerID, head *Entry, open [
 		p.sendPrepares(s)
 	}
 	if b.hasPromises() {
-		b.forced = false // a quorum answers after all
 		p.pullAndPropose(s)
 	}
 }

@@ -37,6 +37,9 @@ type replica struct {
 	rival    rival
 
 	noQuorumSince time.Time // start of the time without answers from a quorum; zero: a quorum answers
+
+	conduct  conduct
+	progress progress
 }
 
 // commit returns the message that tells of the epoch in force.

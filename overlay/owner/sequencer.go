@@ -23,10 +23,12 @@ type sequencer struct {
 // leaderState is the work of a sequencer. One entry is in flight at a time; bodies wait in queue.
 type leaderState struct {
 	queue    []pending
-	inflight *inflight // entry sent, but not committed; nil: none
-	retryAt  time.Time // time of the next check for missing acknowledgements
-	lagging  *inflight // last committed entry, while it is still sent to slow owners; nil: none
-	catchUps int       // number of pulls of what the epoch continues from
+	inflight *inflight                // entry sent, but not committed; nil: none
+	retryAt  time.Time                // time of the next check for missing acknowledgements
+	lagging  *inflight                // last committed entry, while it is still sent to slow owners; nil: none
+	unacked  map[env.PeerID]time.Time // owners that owe an acknowledgement, with the time since when
+	heeded   map[env.PeerID]time.Time // owners for whose sake an epoch was to be made, with the time when
+	catchUps int                      // number of pulls of what the epoch continues from
 }
 
 // A pending is a body that is to become an entry.
@@ -103,7 +105,7 @@ func (q *sequencer) FirstKept(key overlay.ID, items int) uint64 {
 	if len(log.chain) == 0 {
 		return 0
 	}
-	i := log.firstKept(q.clock.Now(), items, 0)
+	i := log.firstKept(log.step(q.date()), items, 0)
 	if i == len(log.chain) {
 		return log.head().At.Seq + 1
 	}
@@ -123,11 +125,11 @@ func (q *sequencer) appendNext(s *replica) {
 	p := l.queue[0]
 	l.queue[0] = pending{} // the array behind the queue would keep the body alive
 	l.queue = l.queue[1:]
-	now := q.clock.Now().Truncate(time.Millisecond)
+	now := q.date().Truncate(time.Millisecond)
 	seq := s.epoch.After.Seq
 	if head := s.log.head(); head != nil {
 		seq = head.At.Seq
-		if now.Before(head.Time) {
+		if now.Before(head.Time) && !q.tooFarAhead(head.Time) {
 			now = head.Time
 		}
 	}
@@ -141,7 +143,7 @@ func (q *sequencer) appendNext(s *replica) {
 		Items: p.items,
 	}
 	first := e
-	if i := s.log.firstKept(e.Time, e.Items, e.Size); i < len(s.log.chain) {
+	if i := s.log.firstKept(s.log.step(e.Time), e.Items, e.Size); i < len(s.log.chain) {
 		first = s.log.chain[i]
 	}
 	e.Set = p.setHash(e.At.Seq, first.At.Seq)
@@ -207,6 +209,7 @@ func (q *sequencer) maybeCommit(s *replica) {
 	if len(f.acks) < quorum(len(s.epoch.Owners)) {
 		return
 	}
+	q.noteAcks(s)
 	l.inflight, l.lagging = nil, f
 	s.noQuorumSince = time.Time{}
 	q.sendReplicateAck(f.entry, f.acks...)
@@ -348,6 +351,7 @@ func (q *sequencer) retry(s *replica, now time.Time) {
 	case l.lagging != nil && l.lagging.tries < maxLaggingTries && len(l.lagging.acks) < len(s.epoch.Owners):
 		q.sendReplicate(s, l.lagging)
 	default:
+		q.noteAcks(s)
 		l.lagging = nil // free the body
 		return
 	}
@@ -370,6 +374,9 @@ func (q *sequencer) onReplicateAck(from env.PeerID, m *ownerpb.ReplicateAck) {
 	}
 	if s.leader == nil {
 		return
+	}
+	if _, owes := s.leader.unacked[from]; owes && s.log.find(Hash(m.Hash)) >= 0 {
+		delete(s.leader.unacked, from)
 	}
 	for _, f := range []*inflight{s.leader.inflight, s.leader.lagging} {
 		if f != nil && f.entry.Hash == Hash(m.Hash) && len(f.acks) > 0 && !slices.Contains(f.acks, from) {

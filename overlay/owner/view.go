@@ -24,6 +24,9 @@ type Stats struct {
 	Garbage         uint64 // messages that broke the protocol
 	Control         uint64 // messages sent
 	Lookups         uint64 // checked lookups of the nodes near a key
+	Barred          uint64 // times that an owner was kept from leading a key because of proof against it
+	DatedAhead      uint64 // entries refused because they are dated too far ahead of most clocks
+	LeftOut         uint64 // owners left out because they did not do their part
 	Untrusted       uint64 // entries and epochs signed by a node without the right to
 }
 

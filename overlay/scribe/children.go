@@ -60,8 +60,8 @@ func (cs *children) reject(c *overlay.Contact, id overlay.ID) {
 // did not ask for it, but it changes no existing edge: the child is redirected to this node to ask
 // directly, unless the id of the edge is the same.
 func (cs *children) accept(g *group, c *overlay.Contact, w joinRequest, direct bool) {
-	weight := cs.clamp(w.weight)
 	known := g.child(cs.links.byPeer[c.Peer.ID])
+	weight := cs.clamp(w.weight, !c.Member)
 	if known != nil && !direct {
 		if w.edge == known.edge {
 			cs.outbox.enqueue(c.Peer, batchEntry{kind: entryAccept, group: g.id, edge: w.edge})
@@ -113,12 +113,17 @@ func (cs *children) catchUp(g *group, l *link, have []uint64) {
 	}
 }
 
-// clamp bounds a weight by that of all nodes of the network together.
-func (cs *children) clamp(weight uint32) uint32 {
-	if weight <= uint32(cs.cfg.MaxWeight) {
+// clamp bounds the weight that a child claims: a client has no nodes below it, and a member no more than all nodes of the
+// network.
+func (cs *children) clamp(weight uint32, client bool) uint32 {
+	most := uint32(cs.cfg.MaxWeight)
+	if weight <= most {
 		return weight // there is at least one node, and counting is slow
 	}
-	return uint32(min(uint64(weight), uint64(cs.cfg.MaxWeight)*uint64(max(cs.node.Count(0), 1))))
+	if client {
+		return most
+	}
+	return uint32(min(uint64(weight), uint64(most)*uint64(max(cs.node.Count(0), 1))))
 }
 
 // countNearer returns the number of member children that are nearer to the key than an id.
@@ -319,7 +324,7 @@ func (cs *children) onEdgeList(from env.PeerID, l *link, m *scribepb.EdgeList) {
 			continue
 		}
 		c := g.child(l)
-		weight := cs.clamp(e.Weight)
+		weight := cs.clamp(e.Weight, c.client)
 		l.down.change(g, c.weight, weight)
 		c.weight = weight
 		cs.parents.updateWeight(g)

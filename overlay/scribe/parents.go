@@ -127,7 +127,7 @@ func (ps *parents) routeWanted(id overlay.ID, edge uint64) {
 }
 
 func (ps *parents) routeJoin(g *group) {
-	ps.node.Route(wire.Scribe, g.id, wire.Encode(ps.joinMessage(g, g.search.weight)), func(overlay.Receipt, bool) {})
+	ps.node.RouteToAny(wire.Scribe, g.id, wire.Encode(ps.joinMessage(g, g.search.weight)), func(overlay.Receipt, bool) {})
 }
 
 // sendJoin asks one parent directly.

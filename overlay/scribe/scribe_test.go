@@ -586,6 +586,10 @@ func TestWeightsAreClamped(t *testing.T) {
 	if w, ok := l.s.Weight(g); !ok || w != 1+3*4*5 {
 		t.Errorf("weight %d", w)
 	}
+	b := l.client(9) // nothing hangs below a client
+	if b.say(b.join(l.own(1), 1<<32-1)); l.s.groups.Get(l.own(1)).weight() != 5 {
+		t.Errorf("a client counts %d", l.s.groups.Get(l.own(1)).weight())
+	}
 	huge := &group{children: []child{{weight: 1<<32 - 1}, {weight: 1<<32 - 1}}}
 	if huge.weight() != 1<<32-1 {
 		t.Errorf("twice the largest weight is %d", huge.weight())

@@ -1036,11 +1036,12 @@ type Promise struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Branch        uint64                 `protobuf:"fixed64,2,opt,name=branch,proto3" json:"branch,omitempty"`
-	Number        uint32                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`      // as in the Prepare
-	Refused       uint32                 `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"`    // not 0: refused, because this number is promised to another candidate or in force
-	Epoch         *Epoch                 `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"`         // certified epoch that the owner knows
-	Undecided     []*Epoch               `protobuf:"bytes,6,rep,name=undecided,proto3" json:"undecided,omitempty"` // epochs that the owner signed and whose outcome it does not know; at most 8
-	Head          []byte                 `protobuf:"bytes,7,opt,name=head,proto3" json:"head,omitempty"`           // its last entry, an envelope; empty: none
+	Number        uint32                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`                   // as in the Prepare
+	Refused       uint32                 `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"`                 // not 0: refused, because this number is promised to another candidate or in force
+	Epoch         *Epoch                 `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"`                      // certified epoch that the owner knows
+	Undecided     []*Epoch               `protobuf:"bytes,6,rep,name=undecided,proto3" json:"undecided,omitempty"`              // epochs that the owner signed and whose outcome it does not know; at most 8
+	Head          []byte                 `protobuf:"bytes,7,opt,name=head,proto3" json:"head,omitempty"`                        // its last entry, an envelope; empty: none
+	ClockMs       uint64                 `protobuf:"fixed64,8,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"` // the owner's clock, in milliseconds since 1970
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1124,6 +1125,13 @@ func (x *Promise) GetHead() []byte {
 	return nil
 }
 
+func (x *Promise) GetClockMs() uint64 {
+	if x != nil {
+		return x.ClockMs
+	}
+	return 0
+}
+
 // Sign asks for a signature on an epoch statement.
 type Sign struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1181,7 +1189,8 @@ func (x *Sign) GetForced() bool {
 type Signed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Signature     []byte                 `protobuf:"bytes,2,opt,name=signature,proto3" json:"signature,omitempty"` // an envelope
+	Signature     []byte                 `protobuf:"bytes,2,opt,name=signature,proto3" json:"signature,omitempty"`              // an envelope
+	ClockMs       uint64                 `protobuf:"fixed64,3,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"` // as in Promise
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1228,6 +1237,13 @@ func (x *Signed) GetSignature() []byte {
 		return x.Signature
 	}
 	return nil
+}
+
+func (x *Signed) GetClockMs() uint64 {
+	if x != nil {
+		return x.ClockMs
+	}
+	return 0
 }
 
 // Commit tells of a certified epoch.
@@ -1502,8 +1518,9 @@ func (x *Note) GetNote() []byte {
 type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`    // number of the keys
-	Digest        uint64                 `protobuf:"fixed64,3,opt,name=digest,proto3" json:"digest,omitempty"` // exclusive or of a hash of the state of each key
+	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`                     // number of the keys
+	Digest        uint64                 `protobuf:"fixed64,3,opt,name=digest,proto3" json:"digest,omitempty"`                  // exclusive or of a hash of the state of each key
+	ClockMs       uint64                 `protobuf:"fixed64,4,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"` // as in Promise
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1559,11 +1576,19 @@ func (x *Heartbeat) GetDigest() uint64 {
 	return 0
 }
 
+func (x *Heartbeat) GetClockMs() uint64 {
+	if x != nil {
+		return x.ClockMs
+	}
+	return 0
+}
+
 // HeartbeatAck tells whether the receiver of a Heartbeat knows the same.
 type HeartbeatAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Match         bool                   `protobuf:"varint,2,opt,name=match,proto3" json:"match,omitempty"`
+	ClockMs       uint64                 `protobuf:"fixed64,3,opt,name=clock_ms,json=clockMs,proto3" json:"clock_ms,omitempty"` // as in Promise
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1610,6 +1635,13 @@ func (x *HeartbeatAck) GetMatch() bool {
 		return x.Match
 	}
 	return false
+}
+
+func (x *HeartbeatAck) GetClockMs() uint64 {
+	if x != nil {
+		return x.ClockMs
+	}
+	return 0
 }
 
 // LogList lists the keys of a Heartbeat that did not match, in one or more messages.
@@ -2540,7 +2572,7 @@ const file_owner_proto_rawDesc = "" +
 	"\aPrepare\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
 	"\x06branch\x18\x02 \x01(\x06R\x06branch\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\rR\x06number\"\xd9\x01\n" +
+	"\x06number\x18\x03 \x01(\rR\x06number\"\xf4\x01\n" +
 	"\aPromise\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
 	"\x06branch\x18\x02 \x01(\x06R\x06branch\x12\x16\n" +
@@ -2548,13 +2580,15 @@ const file_owner_proto_rawDesc = "" +
 	"\arefused\x18\x04 \x01(\rR\arefused\x12*\n" +
 	"\x05epoch\x18\x05 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x122\n" +
 	"\tundecided\x18\x06 \x03(\v2\x14.tidings.owner.EpochR\tundecided\x12\x12\n" +
-	"\x04head\x18\a \x01(\fR\x04head\"<\n" +
+	"\x04head\x18\a \x01(\fR\x04head\x12\x19\n" +
+	"\bclock_ms\x18\b \x01(\x06R\aclockMs\"<\n" +
 	"\x04Sign\x12\x1c\n" +
 	"\tstatement\x18\x01 \x01(\fR\tstatement\x12\x16\n" +
-	"\x06forced\x18\x02 \x01(\bR\x06forced\"8\n" +
+	"\x06forced\x18\x02 \x01(\bR\x06forced\"S\n" +
 	"\x06Signed\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1c\n" +
-	"\tsignature\x18\x02 \x01(\fR\tsignature\"\xbe\x01\n" +
+	"\tsignature\x18\x02 \x01(\fR\tsignature\x12\x19\n" +
+	"\bclock_ms\x18\x03 \x01(\x06R\aclockMs\"\xbe\x01\n" +
 	"\x06Commit\x12*\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x12\x12\n" +
 	"\x04note\x18\x02 \x01(\fR\x04note\x12\x18\n" +
@@ -2575,14 +2609,16 @@ const file_owner_proto_rawDesc = "" +
 	"\x06branch\x18\x02 \x01(\x06R\x06branch\x12\x16\n" +
 	"\x06number\x18\x03 \x01(\rR\x06number\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\x06R\aversion\x12\x12\n" +
-	"\x04note\x18\x05 \x01(\fR\x04note\"O\n" +
+	"\x04note\x18\x05 \x01(\fR\x04note\"j\n" +
 	"\tHeartbeat\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\x06R\x06digest\":\n" +
+	"\x06digest\x18\x03 \x01(\x06R\x06digest\x12\x19\n" +
+	"\bclock_ms\x18\x04 \x01(\x06R\aclockMs\"U\n" +
 	"\fHeartbeatAck\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
-	"\x05match\x18\x02 \x01(\bR\x05match\"d\n" +
+	"\x05match\x18\x02 \x01(\bR\x05match\x12\x19\n" +
+	"\bclock_ms\x18\x03 \x01(\x06R\aclockMs\"d\n" +
 	"\aLogList\x12/\n" +
 	"\x06states\x18\x01 \x03(\v2\x17.tidings.owner.LogStateR\x06states\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\bR\x04last\x12\x14\n" +

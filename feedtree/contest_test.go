@@ -1,0 +1,112 @@
+package feedtree
+
+import (
+	"testing"
+	"time"
+
+	"tidings/difference"
+	"tidings/feedtree/feedtreepb"
+	"tidings/internal/feed"
+	"tidings/overlay"
+)
+
+// An item is contested if most owners looked for the log's version in vain: they saw none, or all the same other one.
+func TestContestedMarks(t *testing.T) {
+	signers, owners := ownerKeys(6)
+	item := feed.ID{9}
+	logged := difference.Version{ID: item, Hash: feed.Hash{1}}
+	at := time.Unix(1, 0)
+	const none = 0 // the owner has found no version; otherwise that one, and 1 is the log's
+	certificate := func(saw ...byte) (of []*difference.Sighting) {
+		for i, version := range saw {
+			switch version {
+			case none:
+				of = append(of, difference.See(signers[i], benchURL, nil, at, logged))
+			case 1:
+				of = append(of, difference.See(signers[i], benchURL, []difference.Version{logged}, at))
+			default:
+				of = append(of, difference.See(signers[i], benchURL, []difference.Version{{ID: item, Hash: feed.Hash{version}}}, at, logged))
+			}
+		}
+		return of
+	}
+	version := func(feed.ID) feed.Hash { return logged.Hash }
+	for _, test := range []struct {
+		what string
+		of   []*difference.Sighting
+		want string
+	}{
+		{"two of five", certificate(none, none), "single"},
+		{"three of five", certificate(none, none, none), "contested"},
+		{"three of five, two have it", certificate(1, 1, none, none, none), "contested"},
+		{"three have it", certificate(1, 1, 1, none, none), "witnessed 3/5"},
+		{"the same other text", certificate(2, 2, 2), "contested"},
+		{"other text at some", certificate(none, 2, 2), "contested"},
+		{"each another text", certificate(2, 3, 4), "single"},
+		{"each another text, and one has it", certificate(2, 3, 4, 1), "varies"},
+		{"one twice, and a stranger", append(append(certificate(none, none), certificate(none)...), difference.See(signers[5], benchURL, nil, at, logged)), "single"},
+	} {
+		var m marks
+		m.add(test.of, version, owners[:5])
+		if got := m.of(logged).String(); got != test.want {
+			t.Errorf("%s: %s, want %s", test.what, got, test.want)
+		}
+	}
+	var m marks
+	for i, saw := range [][]byte{{none, none, none}, {1, 1, 1}, {none, none, none}} { // a contest is not final, a witness is
+		m.add(certificate(saw...), version, owners[:5])
+		if got, want := m.of(logged).String(), []string{"contested", "witnessed 3/5", "witnessed 3/5"}[i]; got != want {
+			t.Errorf("certificate %d: %s, want %s", i+1, got, want)
+		}
+	}
+	if marks := (marks{item: m[item], {8}: {seen: 3, of: 5, contested: true}}); marks.vouched() != 1 {
+		t.Errorf("%d items are vouched for", marks.vouched())
+	}
+}
+
+// A document proves that an item is missing only if half of it is older than the item.
+func TestADocumentMayHaveRolledPastAnItem(t *testing.T) {
+	var w difference.Window
+	for i := range 10 {
+		w.Apply(difference.Delta{Changes: []difference.Change{{Item: feed.Item{ID: feed.ID{byte(i + 1)}}}}}, began, uint64(i+1))
+	}
+	doc := func(first, last byte) (of []seenVersion) {
+		for i := first; i <= last; i++ {
+			of = append(of, seenVersionOf(difference.Version{ID: feed.ID{i}}))
+		}
+		return of
+	}
+	for _, test := range []struct {
+		doc  []seenVersion
+		want bool
+	}{{doc(1, 5), true}, {doc(3, 8), true}, {doc(4, 9), false}, {doc(6, 10), false}, {nil, false}, {doc(20, 30), false}} {
+		if got := mostlyOlder(&w, test.doc, 6); got != test.want {
+			t.Errorf("%d items: %v", len(test.doc), got)
+		}
+	}
+}
+
+// Reports of a problem that does not exist make a follower look once in a while, however many come.
+func TestFalseReportsCostLittle(t *testing.T) {
+	b := newBench(t)
+	c := b.channel(overlay.Key(b.node.Network(), benchURL), benchURL)
+	c.subscribed = true
+	oa := newOriginAudits(b.common, &entries{b.common, b})
+	signers, ids := ownerKeys(3)
+	for b.now.Before(began.Add(2 * auditHearsay * b.cfg.PollInterval)) {
+		for i := range signers {
+			s := difference.See(signers[i], benchURL, nil, b.now, difference.Version{ID: feed.ID{9}})
+			if err := oa.onAudit(ids[i], &feedtreepb.Audit{Sighting: s.Raw}); err != nil {
+				t.Fatal(err)
+			}
+			if err := oa.onAudit(ids[(i+1)%3], &feedtreepb.Audit{Sighting: s.Raw}); err != nil {
+				t.Fatal(err) // somebody else's
+			}
+		}
+		b.pass(b.cfg.PollInterval / 2)
+		oa.saw(c, &feed.Feed{})
+	}
+	if n := len(b.fetches); n != 2 || c.problem != nil {
+		t.Errorf("%d looks, problem %v", n, c.problem)
+	}
+}

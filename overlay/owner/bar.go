@@ -1,0 +1,48 @@
+package owner
+
+import (
+	"time"
+
+	"tidings/internal/env"
+	"tidings/overlay"
+)
+
+// Bar keeps an owner from leading a key until a time, because the layer above has proof that it leads it dishonestly. If
+// the peer leads the key now, this node campaigns for an epoch without it. The peer stays an owner. Bar reports whether
+// the peer is barred now and was not before: it is not if this node does not own the key, or if a minority of the owners
+// is barred already, because the log must go on.
+func (p *proposer) Bar(key overlay.ID, peer env.PeerID, until time.Time) bool {
+	s := p.replicas.byKey[key]
+	if s == nil || s.epoch == nil || !s.owned || peer == p.self || !s.epoch.owns(peer) || p.barred(s, peer) {
+		return false
+	}
+	for other := range s.campaign.barred {
+		p.barred(s, other) // forgets those whose time is over
+	}
+	barred := 0
+	for _, other := range s.epoch.Owners {
+		if other != peer && p.barred(s, other) {
+			barred++
+		}
+	}
+	if barred >= (len(s.epoch.Owners)-1)/2 {
+		return false
+	}
+	if s.campaign.barred == nil {
+		s.campaign.barred = map[env.PeerID]time.Time{}
+	}
+	s.campaign.barred[peer] = until
+	p.stats.Barred++
+	p.checkOwners(s)
+	return true
+}
+
+// barred reports whether a peer may not lead a key now.
+func (m *membership) barred(s *replica, peer env.PeerID) bool {
+	until, ok := s.campaign.barred[peer]
+	if ok && !m.clock.Now().Before(until) {
+		delete(s.campaign.barred, peer)
+		ok = false
+	}
+	return ok
+}

@@ -1,0 +1,65 @@
+package owner_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/sim"
+)
+
+// Owners that have barred a sequencer make an epoch without it, and sign none with it until the time is over. They bar at
+// most a minority.
+func TestABarredSequencerDoesNotLead(t *testing.T) {
+	w := newWorld(t, sim.Config{Seed: 1}, time.Hour)
+	w.grow(8)
+	w.Run(20 * time.Second)
+	w.want(1)
+	w.Run(20 * time.Second)
+	url := w.urls[0]
+	key := w.key(url)
+	owners := w.nearest(key)
+	leader := func() env.PeerID {
+		v, _ := owners[4].owners.View(key)
+		return v.Epoch.Sequencer
+	}
+	bar := func(by []*member, peer env.PeerID, d time.Duration) (n int) {
+		for _, m := range by {
+			m.Do(func() {
+				if m.owners.Bar(key, peer, w.Now().Add(d)) {
+					n++
+				}
+			})
+		}
+		return n
+	}
+	barred := map[env.PeerID]bool{}
+	for round := range 3 {
+		peer := leader()
+		honest := slices.DeleteFunc(slices.Clone(owners), func(m *member) bool { return barred[m.ID()] || m.ID() == peer })
+		for _, again := range []bool{false, true} {
+			want := len(honest)
+			if again || round == 2 { // barred already, and a minority
+				want = 0
+			}
+			if n := bar(honest, peer, time.Hour); n != want {
+				t.Errorf("round %d: %d owners bar the sequencer, want %d", round, n, want)
+			}
+		}
+		w.Run(time.Minute)
+		if barred[peer] = true; round < 2 && barred[leader()] {
+			t.Errorf("round %d: a barred owner leads", round)
+		}
+		w.append(url, 10)
+		w.Run(10 * time.Second)
+		w.settled()
+	}
+	if outsider := w.sorted(key)[7].ID(); bar(owners[:1], outsider, time.Hour) > 0 {
+		t.Error("a node that is no owner is barred")
+	}
+	w.Run(time.Hour) // then they may lead again
+	if bar(owners, leader(), time.Hour) != 4 {
+		t.Error("the earlier bars have not ended")
+	}
+}

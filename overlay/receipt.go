@@ -1,0 +1,163 @@
+package overlay
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"tidings/internal/wire"
+	"tidings/overlay/overlaypb"
+)
+
+// Receipts, and what their origin believes. A member on the way of a message can swallow it, or acknowledge it in the root's
+// place (Castro et al., Secure routing for structured peer-to-peer overlay networks, OSDI 2002, §5). The root signs its
+// receipt. The origin judges by the density of ids whether the root is near enough to the key, and makes a lookup if it
+// doubts this or if two tries brought no receipt. The message then goes directly to the nearest members that were found.
+
+const (
+	// maxNearer is how many members may be expected nearer to a key than the one whose receipt is
+	// believed without a lookup. Of true roots, one in 150 is farther away than that.
+	maxNearer = 5
+	// lookUpFrom is the number of tries, or of messages with the same payload, that are sent along the
+	// table before a lookup. A first try is lost now and then without liars.
+	lookUpFrom = 2
+	// alarmTime is how long a node checks all receipts by lookups after one of them was false. A receipt of
+	// a liar that is near enough to the key may be believed before that, so the time is long.
+	alarmTime = 24 * time.Hour
+	// nearestTried is the number of nearest members to which a message is sent in turn after a lookup.
+	nearestTried = 3
+)
+
+// receipts signs the receipts of this node, and knows how those of others are judged.
+type receipts struct {
+	counts       *counts
+	lookups      *lookups
+	signer       *wire.Signer
+	verify       wire.Verifier
+	alarmedUntil time.Time // until when all receipts are checked
+}
+
+// routeCheck is what an origin knows of the way of its message.
+type routeCheck struct {
+	anyTaker bool           // any member on the way may take the message over
+	digest   uint64         // of layer, key and payload
+	repeats  int            // earlier messages with this digest
+	looking  bool           // a lookup is under way
+	claim    *overlaypb.Ack // a receipt that waits for the lookup
+	nearest  []*Contact     // what the lookup has found; nil: there was none
+	direct   int            // times that the message was sent to one of them
+}
+
+// receiptBytes returns what the receipt of a message signs.
+func receiptBytes(id uint64, key ID) []byte {
+	return append(binary.BigEndian.AppendUint64(nil, id), key[:]...)
+}
+
+// sign returns this node's receipt of a message. It is not signed if the message came from its origin directly, because
+// links are authenticated.
+func (rc *receipts) sign(rs *routeState) *overlaypb.Ack {
+	self := rc.counts.self
+	a := &overlaypb.Ack{Id: rs.id, Try: rs.try, Receipt: true, Root: self.ID[:], Hops: uint32(rs.msg.Hops)}
+	if rs.msg.Hops > 1 {
+		a.Record, a.Signature = self.Raw, rc.signer.Signature(wire.DomainReceipt, receiptBytes(rs.id, rs.msg.Key))
+	}
+	return a
+}
+
+// genuine says whether a receipt is of the node that it names.
+func (rc *receipts) genuine(rs *routeState, from *peer, a *overlaypb.Ack) bool {
+	if from.contact != nil && from.contact.ID == ID(a.Root) {
+		return true
+	}
+	c, err := rc.counts.OpenRecord(a.Record)
+	if err != nil || c.ID != ID(a.Root) {
+		return false
+	}
+	key, err := wire.PublicKeyOf(c.Peer.ID)
+	if err == nil {
+		_, err = rc.verify.Open(wire.DomainReceipt, wire.Envelope(key, receiptBytes(rs.id, rs.msg.Key), a.Signature))
+	}
+	return err == nil
+}
+
+// judge says whether a receipt ends the tries of one of this node's own messages now. If that takes a lookup, the receipt
+// waits for it.
+func (rt *router) judge(rs *routeState, from *peer, a *overlaypb.Ack) bool {
+	rc, now := rt.receipts, rt.clock.Now()
+	root := ID(a.Root)
+	switch {
+	case !rc.genuine(rs, from, a):
+		rt.disbelieve(now)
+		return false
+	case rs.anyTaker:
+		return true
+	case rs.nearest != nil:
+		if Nearer(rs.msg.Key, rs.nearest[0].ID, root) {
+			rt.disbelieve(now)
+			return false
+		}
+		return true
+	case !now.Before(rc.alarmedUntil) && rc.counts.estimateSize()*idSpaceShare(rs.msg.Key, root) <= maxNearer && !rt.knowsNearer(rs.msg.Key, root):
+		return true
+	}
+	if rs.claim == nil || Nearer(rs.msg.Key, root, ID(rs.claim.Root)) {
+		rs.claim = a
+	}
+	rt.lookUp(rs)
+	return false
+}
+
+// knowsNearer says whether this node knows a live member that is nearer to a key than another one.
+func (rt *router) knowsNearer(key, than ID) bool {
+	return Nearer(key, rt.self.ID, than) && rt.self.Member || slices.ContainsFunc(rt.peers.all, func(p *peer) bool {
+		return p.contact != nil && p.contact.Member && !p.suspect && Nearer(key, p.contact.ID, than)
+	})
+}
+
+// disbelieve notes a false receipt.
+func (rt *router) disbelieve(now time.Time) {
+	rt.stats.Unbelieved++
+	rt.receipts.alarmedUntil = now.Add(alarmTime)
+}
+
+// lookUp finds the members nearest to the key of one of this node's own messages, once.
+func (rt *router) lookUp(rs *routeState) {
+	if rs.looking || rs.nearest != nil {
+		return
+	}
+	rs.looking = true
+	rt.stats.Checked++
+	rt.receipts.lookups.Lookup(rs.msg.Key, nearestTried, func(l Lookup) {
+		rs.looking = false
+		if rs.done == nil {
+			return
+		}
+		if len(l.Nearest) > 0 {
+			rs.nearest = l.Nearest
+		}
+		if a := rs.claim; a != nil && (rs.nearest == nil || !Nearer(rs.msg.Key, rs.nearest[0].ID, ID(a.Root))) {
+			rs.receipt = a
+			rt.finish(rs)
+			return
+		} else if a != nil {
+			rs.claim = nil
+			rt.disbelieve(rt.clock.Now())
+		}
+		rt.nextTry(rs)
+	})
+}
+
+// sendToNearest sends a message directly to one of the nearest members, in turn. It returns false if none is known.
+func (rt *router) sendToNearest(rs *routeState) bool {
+	if len(rs.nearest) == 0 {
+		return false
+	}
+	c := rs.nearest[rs.direct%len(rs.nearest)]
+	if rs.direct++; c.ID == rt.self.ID {
+		return false
+	}
+	p := rt.ensureContact(c)
+	rt.sendToHop(rs, p)
+	rt.forget(p)
+	return true
+}
