@@ -71,6 +71,7 @@ type Snapshot struct {
 	CutOff   *feedtree.CutOff // nil: the node is in contact with others
 	Feeds    int              // number of subscriptions
 
+	IDs         string               // of the network's members, see wire.Network
 	Certificate *overlay.Certificate // of the node in a network of certificates; nil: none
 	Reachable   bool                 // other nodes can dial the node
 }
@@ -100,7 +101,7 @@ func (st *status) addNodeState(s *Snapshot) {
 	s.Hash = wire.HashOf(st.dataDir.Descriptor)
 	s.Network = st.network.Name
 	s.ID, s.State, s.Overlay, s.Scribe = o.ID(), o.State(), o.Stats(), st.node.Scribe.Stats()
-	s.Certificate, s.Reachable = o.Certificate(), o.CanBeDialled()
+	s.IDs, s.Certificate, s.Reachable = st.network.IDs, o.Certificate(), o.CanBeDialled()
 	s.EntryPoints = o.EntryPoints()
 	s.Firehose = st.node.Firehose.Stats()
 	s.CutOff, s.Feeds = cutOff(st.node), st.node.Feeds.Stats().Subscriptions
@@ -390,10 +391,10 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 		findings = append(findings, cutOffFinding(*snap.CutOff, snap.Feeds))
 	case snap.Size <= 1 && snap.State == overlay.Active:
 		add(levelOK, "the node is alone in its network and polls for itself", joinHint(snap))
-	case snap.State == overlay.Attached && snap.Reachable && st.network.IDs == wire.CertificateIDs:
+	case snap.State == overlay.Attached && snap.Reachable && snap.IDs == wire.CertificateIDs:
 		add(levelNote, "this node has no certificate of the network, so it takes part as a client: it reads and does not poll for others",
 			"to become a member, ask an operator of the network for: tidings network admit "+snap.Peer)
-	case snap.State == overlay.Attached && snap.Reachable && st.network.IDs == wire.AddressIDs:
+	case snap.State == overlay.Attached && snap.Reachable && snap.IDs == wire.AddressIDs:
 		add(levelNote, "other nodes have all places of this node's block of addresses, so it takes part as a client: it reads and does not poll for others",
 			"the node asks again each hour")
 	case snap.State == overlay.Attached:
@@ -405,7 +406,7 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 		add(levelOK, fmt.Sprintf("the node is a member of network %q, which has about %s", snap.Network, proxy.Plural(snap.Size, "member", "members")), "")
 	}
 	if snap.Size > 1 {
-		text := "ids of members are " + proxy.IDsText(st.network.Settings())
+		text := "ids of members are " + proxy.IDsText(snap.IDs)
 		if c := snap.Certificate; c != nil {
 			text += "; this node's own is valid until " + c.NotAfter.Format(time.DateOnly)
 		}

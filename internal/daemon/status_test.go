@@ -9,6 +9,7 @@ import (
 	"tidings/corona/coronapb"
 	"tidings/feedtree"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/libp2p"
 	"tidings/proxy"
@@ -54,9 +55,17 @@ func TestRemedyNamesTheWayToStopFollowing(t *testing.T) {
 // Each trouble of a node has its finding, and a node in good order has none that is a problem.
 func TestFindingsNameTheTrouble(t *testing.T) {
 	since := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	good := Snapshot{Network: "n", Size: 5, State: overlay.Active}
+	good := Snapshot{Network: "n", Size: 5, State: overlay.Active, IDs: wire.KeyIDs}
 	for want, change := range map[string]func(*status, *Snapshot){
-		"the node is a member of network \"n\"":   func(*status, *Snapshot) {},
+		"the node is a member of network \"n\"": func(*status, *Snapshot) {},
+		"ids of members are made of keys":       func(*status, *Snapshot) {},
+		"ids of members are made of addresses":  func(_ *status, s *Snapshot) { s.IDs = wire.AddressIDs },
+		"this node has no certificate": func(_ *status, s *Snapshot) {
+			s.IDs, s.State, s.Reachable = wire.CertificateIDs, overlay.Attached, true
+		},
+		"other nodes have all places of this": func(_ *status, s *Snapshot) {
+			s.IDs, s.State, s.Reachable = wire.AddressIDs, overlay.Attached, true
+		},
 		"the node has not found its network yet":  func(_ *status, s *Snapshot) { s.Network = "" },
 		"no other node of the network":            func(_ *status, s *Snapshot) { s.CutOff = &feedtree.CutOff{Since: since} },
 		"the network that this node meets may be": func(_ *status, s *Snapshot) { s.EntryPoints.NoPlace = true },
