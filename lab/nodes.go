@@ -30,6 +30,8 @@ type benchCommand struct {
 	Tree       treeCommand          `cmd:"" help:"Trees and GossipSub over real sockets: delivery, delay and cost."`
 	Publish    benchPublishCommand  `cmd:"" help:"Items published over HTTP at one of three nodes, on an empty feed and on a long one, by one writer and by several."`
 	Reflector  reflectorCommand     `cmd:"" help:"A million keyword feeds on a disk: memory, time, and restart."`
+	Liars      liarsCommand         `cmd:"" help:"Real nodes in processes of their own, some of which lie: what readers behind the others lack, and what they are told."`
+	Liar       liarCommand          `cmd:"" hidden:"" help:"Run a node for bench liars."`
 	Street     streetCommand        `cmd:"" hidden:"" help:"Serve feeds for bench deployment."`
 	House      houseCommand         `cmd:"" hidden:"" help:"Hold nodes for bench nodes."`
 }

@@ -13,6 +13,7 @@ import (
 
 	"tidings/cobra"
 	"tidings/internal/check"
+	"tidings/internal/env"
 	"tidings/internal/fetch"
 	"tidings/internal/wire"
 	"tidings/overlay"
@@ -30,6 +31,14 @@ const (
 type Authority interface {
 	// Signing returns the authority of a node in its network, or an error if the network does not know it.
 	Signing(n wire.Network, hash wire.Hash, node ed25519.PublicKey) (overlay.Authority, error)
+}
+
+// A World stands between a node and the real one.
+type World interface {
+	// Env returns the interfaces that the node gets in place of the real ones. signer has the node's key.
+	Env(real env.Env, signer *wire.Signer) env.Env
+	// Answer returns what the node gets in place of an origin's answer. It is called from any goroutine.
+	Answer(h env.Handle, a env.Answer) env.Answer
 }
 
 // Config says where a node lives and what it does. A zero field means its default.
@@ -110,6 +119,9 @@ type Config struct {
 	// set, origins on private addresses stand for public ones and have budgets. Default 0: the node is in no
 	// laboratory.
 	Compression float64
+	// World changes what the node sends and what origins answer. A laboratory builds nodes that lie with it. Default nil: the
+	// node is honest.
+	World World
 	// Abrupt lets the node stop without leaving its network. It is for networks that stop as a whole, in
 	// which no node stays to take anything over. Default false.
 	Abrupt bool

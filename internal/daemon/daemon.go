@@ -239,6 +239,9 @@ func (d *Daemon) answered(h env.Handle, a env.Answer) {
 		d.private.answered(h, a)
 		return
 	}
+	if w := d.config.World; w != nil {
+		a = w.Answer(h, a)
+	}
 	d.loop.Deliver(func() { d.node.Answered(h, a) })
 }
 
@@ -312,7 +315,7 @@ func (d *Daemon) join(ctx context.Context) error {
 	c.Corona.ExemptPrivate = d.config.AllowPrivateOrigins && d.config.Compression == 0
 	c.Corona.Compression = d.config.Compression
 	c.Firehose = firehose.Config{Shards: firehose.DefaultShards, Filter: d.config.Filter}
-	d.node, err = node.New(env.Env{
+	e := env.Env{
 		Clock:   d.loop,
 		Network: d.host,
 		Topics:  topics{d.host.Topics(), d.loop},
@@ -322,7 +325,12 @@ func (d *Daemon) join(ctx context.Context) error {
 		Store:   d.disk,
 		Rand:    rng,
 		Log:     d.log,
-	}, wire.NewSigner(d.dataDir.key, hash), wire.NewVerifier(hash), c, (*nodeEvents)(d))
+	}
+	signer := wire.NewSigner(d.dataDir.key, hash)
+	if d.config.World != nil {
+		e = d.config.World.Env(e, signer)
+	}
+	d.node, err = node.New(e, signer, wire.NewVerifier(hash), c, (*nodeEvents)(d))
 	if err != nil {
 		return err
 	}
