@@ -107,15 +107,20 @@ func (st *steward) openAccount(o *stewardState, key overlay.ID) *budgetAccount {
 
 // dropExpired removes expired grants, and claims that were not repeated.
 func (st *steward) dropExpired(o *stewardState, now time.Time) {
-	had := len(o.accounts)
+	var closed []overlay.ID
 	o.accounts = slices.DeleteFunc(o.accounts, func(a *budgetAccount) bool {
 		a.entries = slices.DeleteFunc(a.entries, func(e entry) bool { return !e.expiry.Add(clockSlack).After(now) })
 		if !a.claimedAt.IsZero() && now.Sub(a.claimedAt) > st.cfg.MaintenanceInterval*claimHalves/2 {
 			a.claimedAt, a.requesters, a.grantBytes = time.Time{}, nil, nil
 		}
-		return len(a.entries) == 0 && a.claimedAt.IsZero()
+		ends := len(a.entries) == 0 && a.claimedAt.IsZero()
+		if ends {
+			closed = append(closed, a.key)
+		}
+		return ends
 	})
-	st.accountCount -= had - len(o.accounts)
+	st.accountCount -= len(closed)
+	st.forgetGrants(o, closed)
 }
 
 // rate is the highest rate that the grants in force of a channel allow, in requests per second. A

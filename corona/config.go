@@ -188,6 +188,7 @@ type Stats struct {
 	Expired    uint64 // grants that came too late, or ended before the next one came
 	Replayed   uint64 // outdated grants and claims
 	Granted    uint64 // requests for grants answered as the budget leader of a domain
+	Unstored   uint64 // times that signed grants could not be stored, and were not sent
 	Short      uint64 // requests for grants refused because the budget was used up
 	Denied     uint64 // grants of others that were not signed: beyond the budget, or out of order
 	Misclaimed uint64 // feeds claimed by a node that cannot lead them, or for another domain

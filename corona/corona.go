@@ -40,7 +40,7 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 	c := &Corona{base: b, onDemand: map[overlay.ID]bool{}}
 	c.domains = &domains{base: b, byName: map[string]*domain{}}
 	c.permits = &permits{base: b, domains: c.domains, allowed: map[overlay.ID]env.Moment{}}
-	c.steward = &steward{base: b, permits: c.permits}
+	c.steward = &steward{base: b, permits: c.permits, store: e.Store}
 	c.allocator = newAllocator(b, c.permits)
 	c.requests = &requests{base: b, domains: c.domains, fetcher: e.Fetcher, open: map[env.Handle]request{}, moves: map[overlay.ID]seenMove{}}
 	c.lonePolls = &lonePolls{base: b, domains: c.domains, requests: c.requests, byKey: map[overlay.ID]*lonePoll{}}

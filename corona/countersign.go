@@ -58,6 +58,7 @@ func (st *steward) onCountersign(from env.PeerID, domain string, m *coronapb.Cou
 	st.dropExpired(o, now)
 	rates := o.grantedRates()
 	answer := &coronapb.Countersigned{}
+	var signed []overlay.ID // channels
 	for i, b := range m.Statements {
 		g, err := openStatement(b)
 		if err != nil || g.domain != domain || g.epoch != v.Epoch.Hash {
@@ -68,12 +69,15 @@ func (st *steward) onCountersign(from env.PeerID, domain string, m *coronapb.Cou
 			st.stats.Denied++
 			continue
 		}
+		signed = append(signed, g.key)
 		answer.Signatures = append(answer.Signatures, &coronapb.Countersigned_Signature{
 			Number: g.number, Key: g.key[:], Signature: st.signer.Signature(wire.DomainGrant, b),
 		})
 	}
 	if len(answer.Signatures) > 0 {
-		st.sendPoliteness(st.peer(from), domain, &coronapb.Politeness{Body: &coronapb.Politeness_Countersigned{Countersigned: answer}})
+		st.saveGrants(o, signed, func() {
+			st.sendPoliteness(st.peer(from), domain, &coronapb.Politeness{Body: &coronapb.Politeness_Countersigned{Countersigned: answer}})
+		})
 	}
 }
 

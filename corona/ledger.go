@@ -37,8 +37,8 @@ func (st *steward) startEpoch(o *stewardState, e *owner.Epoch, now time.Time) {
 	case e.Number == 1:
 		// A quorum was lost, and with it perhaps all knowledge of grants in force.
 		o.raiseAfter = now.Add(st.grantLifetime() + clockSlack)
-	case !e.Time.After(st.startedAt):
-		// This node was restarted and has lost its ledger; other stewards may have been restarted
+	case st.ledgerLost && !e.Time.After(st.startedAt):
+		// This node was restarted and could not read its ledger; other stewards may have been restarted
 		// with it.
 		o.raiseAfter = st.startedAt.Add(st.grantLifetime() + clockSlack)
 	}
@@ -71,17 +71,31 @@ func (st *steward) onLedgerRequest(from env.PeerID, domain string, m *coronapb.L
 		answer = &coronapb.Ledger{Nonce: m.Nonce}
 	}
 	for _, a := range o.accounts {
-		for _, e := range a.entries {
+		for _, e := range a.ledger() {
 			if len(answer.Entries) == maxLedger {
 				send()
 			}
-			answer.Entries = append(answer.Entries, &coronapb.Ledger_Entry{
-				Key: a.key[:], Pollers: uint32(e.pollers), IntervalMs: uint64(e.interval.Milliseconds()), ExpiryMs: millis(e.expiry), Number: e.number, Readers: uint32(e.readers),
-			})
+			answer.Entries = append(answer.Entries, e)
 		}
 	}
 	answer.Last = true
 	send()
+}
+
+// ledger returns the grants in force of a channel as others get them.
+func (a *budgetAccount) ledger() []*coronapb.Ledger_Entry {
+	entries := make([]*coronapb.Ledger_Entry, len(a.entries))
+	for i, e := range a.entries {
+		entries[i] = &coronapb.Ledger_Entry{
+			Key: a.key[:], Pollers: uint32(e.pollers), IntervalMs: uint64(e.interval.Milliseconds()), ExpiryMs: millis(e.expiry), Number: e.number, Readers: uint32(e.readers),
+		}
+	}
+	return entries
+}
+
+// entryOf returns a grant of a ledger.
+func entryOf(e *coronapb.Ledger_Entry, expiry time.Time) entry {
+	return entry{portion{int(e.Pollers), time.Duration(e.IntervalMs) * time.Millisecond}, expiry, e.Number, float64(e.Readers)}
 }
 
 // onLedger takes the grants that another steward has signed.
@@ -97,7 +111,9 @@ func (st *steward) onLedger(from env.PeerID, domain string, m *coronapb.Ledger, 
 			continue
 		}
 		if a := st.openAccount(o, overlay.ID(e.Key)); a != nil {
-			a.add(entry{portion{int(e.Pollers), time.Duration(e.IntervalMs) * time.Millisecond}, expiry, e.Number, st.plausibleReaders(e.Readers)})
+			g := entryOf(e, expiry)
+			g.readers = st.plausibleReaders(e.Readers)
+			a.add(g)
 		}
 	}
 	if !m.Last || slices.Contains(o.ledgersFrom, from) {

@@ -5,8 +5,10 @@ import (
 	"crypto/ed25519"
 	"encoding/binary"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -258,8 +260,16 @@ func (h *member) Commit(ops []env.Op, done func(error)) {
 	})
 }
 
-func (h *member) Get(key []byte) ([]byte, error)                         { return h.records[string(key)], nil }
-func (h *member) Range(prefix []byte, each func(k, v []byte) bool) error { return nil }
+func (h *member) Get(key []byte) ([]byte, error) { return h.records[string(key)], nil }
+
+func (h *member) Range(prefix []byte, each func(k, v []byte) bool) error {
+	for _, key := range slices.Sorted(maps.Keys(h.records)) {
+		if value := h.records[key]; value != nil && strings.HasPrefix(key, string(prefix)) && !each([]byte(key), value) {
+			break
+		}
+	}
+	return nil
+}
 
 // Fetch implements env.Fetcher.
 func (h *member) Fetch(handle env.Handle, r env.Request) {

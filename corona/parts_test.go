@@ -112,7 +112,7 @@ func TestAStewardGrantsWhatPermitsTake(t *testing.T) {
 	ds := &domains{base: h.base, byName: map[string]*domain{}, budgeted: true}
 	up := &claimed{readers: 60}
 	ps := &permits{base: h.base, domains: ds, up: up}
-	st := &steward{base: h.base, permits: ps}
+	st := &steward{base: h.base, permits: ps, store: h}
 	ps.owners = h.owners
 	st.enable(h.owners)
 	const url = "http://a.example/feed"
@@ -128,6 +128,7 @@ func TestAStewardGrantsWhatPermitsTake(t *testing.T) {
 	ask()
 	w.run(2 * issuePause)
 	st.run(w.now)
+	w.run(time.Second) // the grant becomes durable
 	if !slices.Equal(up.got, []overlay.ID{l.key}) || l.permit == nil || l.permit.pollers != 1 {
 		t.Fatalf("%d grants, permit %+v", len(up.got), l.permit)
 	}

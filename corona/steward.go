@@ -43,8 +43,10 @@ type steward struct {
 	*base
 	permits *permits // for grants that this node makes for itself
 	owners  Owners   // nil: domains have no budgets
+	store   env.Store
 
-	startedAt    time.Time                    // when this node started, without knowledge of earlier grants
+	startedAt    time.Time                    // when this node started
+	ledgerLost   bool                         // the grants that it had signed before could not be read
 	states       map[overlay.ID]*stewardState // by domain key
 	accountCount int                          // accounts of all states; at most maxAllAccounts
 	rootAskedAt  map[overlay.ID]time.Time     // by domain key: the last grant request that this node got as the key's root
@@ -57,6 +59,7 @@ func (st *steward) enable(owners Owners) {
 	st.owners, st.startedAt = owners, st.clock.Now()
 	st.states, st.rootAskedAt = map[overlay.ID]*stewardState{}, map[overlay.ID]time.Time{}
 	st.sweepAt = st.startedAt.Add(st.cfg.MaintenanceInterval)
+	st.loadGrants()
 }
 
 // run does what is due.
@@ -362,15 +365,30 @@ func (st *steward) issueGrants(o *stewardState, e *owner.Epoch, now time.Time) {
 		made = append(made, &pendingGrant{grant: g, epoch: e, readers: claims[i].readers, requesters: a.requesters})
 		a.requesters = nil
 	}
+	st.sendGrants(o.domain, unchanged)
+	if len(made) == 0 {
+		return
+	}
+	o.pendingGrants = append(o.pendingGrants, made...)
+	channels := make([]overlay.ID, len(made))
+	for i, s := range made {
+		channels[i] = s.grant.key
+	}
+	st.saveGrants(o, channels, func() { st.signGrants(o, e, made, readersRate(claims)) })
+}
+
+// signGrants signs grants that are durable, and asks the other stewards to sign them.
+func (st *steward) signGrants(o *stewardState, e *owner.Epoch, made []*pendingGrant, readers float64) {
+	if !o.leads(e) {
+		return // the budget has another leader since
+	}
 	self := slices.Index(e.Owners, st.node.Self().Peer.ID)
 	for _, s := range made {
-		s.grant.signatures = []countersignature{{self, st.signer.Signature(wire.DomainGrant, s.grant.statement)}}
+		s.grant.signatures = append(s.grant.signatures, countersignature{self, st.signer.Signature(wire.DomainGrant, s.grant.statement)})
 	}
-	st.sendGrants(o.domain, unchanged)
-	o.pendingGrants = append(o.pendingGrants, made...)
-	st.requestSignatures(o, e, made, readersRate(claims))
+	st.requestSignatures(o, e, made, readers)
 	if st.sendSignedGrants(o); len(o.pendingGrants) > 0 {
-		st.scheduleRetry(o, now)
+		st.scheduleRetry(o, st.clock.Now())
 	}
 }
 

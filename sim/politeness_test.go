@@ -81,3 +81,47 @@ func TestADomainIsAskedNoOftenerThanItsBudget(t *testing.T) {
 		}
 	}
 }
+
+// The stewards of a domain know what they have granted, also if all of them are restarted at once. So the domain is asked as
+// often as before, and no more often.
+func TestGrantsOutliveARestartOfAllStewards(t *testing.T) {
+	t.Parallel()
+	const window, feeds = 10 * time.Minute, 10
+	network := wire.DefaultNetwork("sim")
+	s := NewSwarm(SwarmConfig{World: Config{Seed: 2}, Network: network})
+	s.Grow(16, 100*time.Millisecond)
+	s.World.Run(time.Minute)
+	readers := 0
+	for i := range feeds {
+		url := fmt.Sprintf("http://blogs.example/%d", i)
+		s.Serve(url, script.NewLively(script.Config{Seed: uint64(i), Every: time.Hour, Rebuild: 30 * time.Minute})).Public = true
+		for _, p := range s.Peers() {
+			p.SubscribeFeed(url)
+			readers++
+		}
+	}
+	budget := float64(readers) * window.Seconds() / network.PollInterval.Seconds()
+	before := 0
+	for i := range 12 {
+		if i == 8 {
+			stewards := s.Nearest(overlay.StewardKey(network.Name, "blogs.example"), network.Owners)
+			for _, p := range stewards {
+				p.Kill(true)
+			}
+			for _, p := range stewards {
+				p.Start()
+			}
+		}
+		s.World.Run(window)
+		polled := 0
+		for _, f := range s.feeds.byURL {
+			polled += f.Polls
+		}
+		n := float64(polled - before)
+		t.Logf("%3d min: %.0f requests, budget %.1f", (i+1)*10, n, budget)
+		if n > 1.1*budget || i >= 6 && n < budget/2 {
+			t.Errorf("%.0f requests in ten minutes, from minute %d on: the budget is %.1f", n, i*10, budget)
+		}
+		before = polled
+	}
+}
