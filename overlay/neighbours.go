@@ -42,21 +42,27 @@ func (ns *neighbours) ensurePeer(id env.PeerID) *peer {
 // ensureContact updates the state of a node with a verified record. A member that has become a
 // client keeps its places; Node.meet removes it from them.
 func (ns *neighbours) ensureContact(c *Contact) *peer {
-	p := ns.ensurePeer(c.Peer.ID)
+	p, was := ns.ensurePeer(c.Peer.ID), ns.IDOf(c.Peer.ID)
+	if p.contact != nil && c.Issued <= p.contact.Issued {
+		return p
+	}
+	if was != c.ID {
+		p.lastHeard = env.Never // it spoke under another id, which is no proof of this one
+	}
 	switch {
 	case p.contact == nil:
 		p.contact = c
-	case c.Issued > p.contact.Issued:
-		was := p.contact
-		if was.ID != c.ID && ns.leaf.Remove(was.ID) {
+	default:
+		wasMember := p.contact.Member
+		if was != c.ID && ns.leaf.Remove(was) {
 			ns.leafChanged = true
 		}
-		if was.ID != c.ID {
+		if was != c.ID {
 			ns.table.remove(p)
 		}
 		p.contact = c
 		p.knowsMe = false // after a restart it has forgotten this node
-		if was.Member && !c.Member {
+		if wasMember && !c.Member {
 			break
 		}
 		if c.Member {
