@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/internal/env"
+	"tidings/internal/wire"
 	"tidings/overlay/overlaypb"
 )
 
@@ -129,6 +130,19 @@ func (b *base) OpenRecord(raw []byte) (*Contact, error) {
 	}
 	return c, err
 }
+
+// OpenMember is OpenRecord for the record of a member. The id of a client is the hash of its key in every network, so
+// that it costs nothing.
+func (b *base) OpenMember(raw []byte) (*Contact, error) {
+	c, err := b.OpenRecord(raw)
+	if err == nil && !c.Member {
+		return nil, fmt.Errorf("%w: it is no member", ErrRecord)
+	}
+	return c, err
+}
+
+// IDsCost reports whether the ids of members are made of something that costs more than a key.
+func (b *base) IDsCost() bool { return b.cfg.Network.IDs != wire.KeyIDs }
 
 // ID returns the node's own id.
 func (b *base) ID() ID { return b.self.ID }

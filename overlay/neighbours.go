@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"tidings/internal/env"
-	"tidings/internal/wire"
 )
 
 // neighbours are the peers that a node knows, and the places that they have: in its leaf, in its
@@ -158,18 +157,18 @@ func (ns *neighbours) IDOf(peer env.PeerID) ID {
 // Proof returns the node's record in a network whose ids do not follow from keys, for a message to a node that may not have
 // it; otherwise nil.
 func (ns *neighbours) Proof() []byte {
-	if ns.cfg.Network.IDs == wire.KeyIDs {
+	if !ns.IDsCost() {
 		return nil
 	}
 	return ns.self.Raw
 }
 
-// IDWith returns the id of a peer, whose message came with its Proof.
+// IDWith returns the id of a member, whose message came with its Proof.
 func (b *base) IDWith(peer env.PeerID, proof []byte) (ID, error) {
-	if len(proof) == 0 {
+	if !b.IDsCost() && len(proof) == 0 {
 		return NodeID(b.cfg.Network.Name, peer), nil
 	}
-	c, err := b.OpenRecord(proof)
+	c, err := b.OpenMember(proof)
 	if err == nil && c.Peer.ID != peer {
 		err = ErrRecord
 	}
