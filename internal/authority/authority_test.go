@@ -104,6 +104,9 @@ func TestSigning(t *testing.T) {
 	if raw := a.Certify(node(1), now); raw == nil {
 		t.Error("an admitted node is not certified")
 	}
+	if !bytes.Equal(first, a.Revocations(overlay.ID{1})) {
+		t.Error("the list is signed anew because a node was admitted")
+	}
 	if _, err := d.Revoke(node(1), time.Now()); err != nil {
 		t.Fatal(err)
 	}
