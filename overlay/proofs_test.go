@@ -46,3 +46,23 @@ func TestUnreachableLiarsDoNotKeepMembersOut(t *testing.T) {
 		t.Error("a member that moves is not bounded")
 	}
 }
+
+// A member keeps its place while it has an address in its block, even if the place that it tried first is free again.
+func TestAMemberKeepsItsPlace(t *testing.T) {
+	l := newLab(t)
+	l.network.IDs = wire.AddressIDs
+	n := l.boot()
+	n.takenUntil[FirstSlot(n.self.Peer.ID)] = l.now.Add(slotRetry)
+	n.place.block = BlockOf(netip.MustParseAddr("203.0.113.7"))
+	n.Reachable([]string{at("203.0.113.7")})
+	l.run()
+	was := n.self.ID
+	if n.State() != Active || !n.self.Member {
+		t.Fatalf("the founder is %v", n.State())
+	}
+	l.pass(2 * slotRetry)
+	n.Reachable([]string{at("203.0.113.7"), at("203.0.113.8")})
+	if l.run(); n.self.ID != was || n.State() != Active || len(n.self.Peer.Addrs) != 2 {
+		t.Errorf("with another address: %v, id %s, was %s", n.State(), n.self.ID.Short(), was.Short())
+	}
+}
