@@ -118,8 +118,9 @@ func (b *base) randomID() (id ID) {
 // latestDecision returns the latest time of a decision that is believed.
 func (b *base) latestDecision() uint64 { return uint64(b.clock.Now().Add(maxAhead).UnixMilli()) }
 
-// maxAhead is the furthest that another clock may be ahead. A decision about the depth that
-// claims a later time is not believed; otherwise no later decision could ever replace it.
+// maxAhead is the furthest that another clock may be ahead. A certificate is valid so long before the time at which it was
+// signed. A decision about the depth that claims a later time is not believed; otherwise no later decision could ever
+// replace it.
 const maxAhead = 24 * time.Hour
 
 // OpenRecord verifies a node's record that came with a message of a layer above.

@@ -174,7 +174,7 @@ func TestCertificateIDs(t *testing.T) {
 		}
 	}
 	for at, want := range map[time.Duration]bool{
-		-clockSlack - time.Millisecond: false, -clockSlack: true, 0: true, time.Hour - 1: true, time.Hour: false,
+		-maxAhead - time.Millisecond: false, -maxAhead: true, 0: true, time.Hour - 1: true, time.Hour: false,
 	} {
 		if got := cert.validAt(today.Add(at)); got != want {
 			t.Errorf("valid after %v: %v, want %v", at, got, want)

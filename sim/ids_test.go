@@ -270,3 +270,20 @@ func TestANewcomerJoinsThroughAClient(t *testing.T) {
 	s.CheckQuiet()
 	report(t, s)
 }
+
+// A node whose clock is hours behind that of the authority is admitted, and believes certificates of others.
+func TestAClockBehindTheAuthority(t *testing.T) {
+	t.Parallel()
+	c := SwarmConfig{World: Config{Seed: 8}, Network: wire.DefaultNetwork("sim")}
+	c.Certify(90 * 24 * time.Hour)
+	s := NewSwarm(c)
+	s.Grow(6, 100*time.Millisecond)
+	late := s.AddHost(HostConfig{Open: true, ClockOffset: -3 * time.Hour}, s.members[0])
+	late.Start()
+	s.World.Run(5 * time.Minute)
+	if got := late.node.Overlay.Leaf().Len(); !late.Active() || got != 7 {
+		t.Errorf("the node with the wrong clock is %v, and knows %d members of 7", late.node.Overlay.State(), got)
+	}
+	s.CheckQuiet()
+	report(t, s)
+}
