@@ -158,7 +158,9 @@ func TestReportsFromBeyondTheLeafSetNeedATicket(t *testing.T) {
 	}
 	alone := newLab(t).poller(Config{})
 	e := env.Env{Clock: alone.l, Network: nobody{}, Worker: alone.l, Store: nobody{}, Rand: rand.New(rand.NewPCG(1, 1)), Log: alone.log}
-	record := overlay.New(e, stranger, v.verify, overlay.Config{Network: v.network}).Self().Raw
+	member := overlay.New(e, stranger, v.verify, overlay.Config{Network: v.network})
+	member.Reachable([]string{"anywhere"}) // otherwise it is a client
+	record := member.Self().Raw
 	before := leader.Stats().Strangers
 	if err := leader.Receive(stranger.PeerID(), forge(t, v, record, stranger, leader.Now(), 0)); err != nil {
 		t.Fatal(err)

@@ -99,7 +99,7 @@ func (in *intake) onChange(l *leaderState, from env.PeerID, m *coronapb.ChangeRe
 		in.stats.Garbage++
 		return
 	}
-	poller, err := in.node.OpenRecord(r.Poller)
+	poller, err := in.node.OpenMember(r.Poller)
 	if err != nil || poller.Peer.ID != wire.PeerIDOf(signed.Key) {
 		in.stats.Garbage++
 		return

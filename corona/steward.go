@@ -200,7 +200,7 @@ func (st *steward) openClaims(by *overlay.Contact, raw []byte, now time.Time) *c
 
 // openGrantRequest decodes a grant request and drops claims that its sender may not make.
 func (st *steward) openGrantRequest(domain string, m *coronapb.GrantRequest, now time.Time) (sender *overlay.Contact, requests []grantRequest) {
-	sender, err := st.node.OpenRecord(m.Record)
+	sender, err := st.node.OpenMember(m.Record)
 	if err != nil {
 		st.stats.Garbage++
 		return nil, nil

@@ -31,7 +31,8 @@ const (
 	// requests for a new one. A node asks for a new one when two thirds of the lifetime of its own have passed.
 	askInterval   = time.Minute
 	renewInterval = time.Hour
-	// newsInterval is the time between two comparisons of lists with peers that have other lists.
+	// newsInterval is the time after which a peer that has other lists is sent this node's lists again; all peers
+	// without a place share it.
 	newsInterval = time.Second
 	// listInterval is how often the node of an authority looks for a new list.
 	listInterval = 10 * time.Second
@@ -46,8 +47,9 @@ type admissions struct {
 	neighbour *neighbours
 	changed   func() // the node's own certificate has changed, or has expired
 
-	own    *Certificate // nil: none
-	newsAt time.Time    // of the last comparison of lists
+	own      *Certificate // nil: none
+	stepAt   time.Time    // of the next step
+	othersAt env.Moment   // when a peer without a place was last sent the lists
 }
 
 // revocationLists are the lists that a node has.
@@ -99,7 +101,13 @@ func (ad *admissions) load() {
 	if raw, err := ad.store.Get([]byte(keyCertificate)); err == nil && raw != nil {
 		ad.take(raw)
 	}
-	ad.at(ad.started, task{kind: taskCertificate})
+	ad.plan(ad.started)
+}
+
+// plan sets the time of the next step. Only one is planned at a time.
+func (ad *admissions) plan(at time.Time) {
+	ad.stepAt = at
+	ad.at(at, task{kind: taskCertificate})
 }
 
 // take takes a certificate of the node, and reports whether it replaces the node's own.
@@ -125,7 +133,7 @@ func (ad *admissions) step() {
 	now := ad.clock.Now()
 	if a := ad.cfg.Authority; a != nil {
 		ad.issueOwn(a, now)
-		ad.after(env.Jitter(ad.rand, listInterval), task{kind: taskCertificate})
+		ad.plan(now.Add(env.Jitter(ad.rand, listInterval)))
 		return
 	}
 	if ad.own != nil && !ad.own.validAt(now) {
@@ -146,20 +154,22 @@ func (ad *admissions) step() {
 	if ad.own != nil && next.After(ad.own.NotAfter) {
 		next = ad.own.NotAfter
 	}
-	ad.at(next, task{kind: taskCertificate})
+	ad.plan(next)
 }
 
-// issueOwn certifies the authority's own node, and takes the authority's list.
+// issueOwn certifies the authority's own node, and takes the authority's list. A node that its own authority has revoked takes
+// the list, too: otherwise it would not learn that it was admitted again.
 func (ad *admissions) issueOwn(a Authority, now time.Time) {
 	if !ad.renewAt().After(now) {
 		if raw := a.Certify(ad.self.Peer.ID, now); raw != nil {
 			ad.renewed(raw)
 		}
 	}
-	if ad.own == nil {
-		return
+	renewer := ad.self.ID
+	if ad.own != nil {
+		renewer = ad.own.ID
 	}
-	if r, err := ad.records.openRevocations(a.Revocations(ad.own.ID)); err == nil {
+	if r, err := ad.records.openRevocations(a.Revocations(renewer)); err == nil {
 		ad.learn(r)
 	}
 }
@@ -208,22 +218,29 @@ func (ad *admissions) renewed(raw []byte) {
 		ad.log.Info("an authority has admitted this node", "until", ad.own.NotAfter)
 	}
 	ad.changed()
-	ad.at(ad.renewAt(), task{kind: taskCertificate})
+	if ad.cfg.Authority == nil {
+		ad.plan(ad.renewAt())
+	}
 }
 
 // compare compares lists with a peer that states the digest of its own.
 func (ad *admissions) compare(p *peer, digest uint64) {
-	now := ad.clock.Now()
-	if !ad.certified() || digest == ad.revocations.digest || now.Sub(ad.newsAt) < newsInterval {
-		return
+	if ad.certified() && digest != ad.revocations.digest {
+		ad.sendLists(p, true)
 	}
-	ad.newsAt = now
-	ad.sendLists(p, true)
 }
 
-// sendLists sends all lists to a peer.
+// sendLists sends all lists to a peer, unless it got them a moment ago: they are a thousand times as long as the message that
+// asks for them.
 func (ad *admissions) sendLists(p *peer, wantReply bool) {
-	sent := false
+	now, sent, last := ad.clock.Now(), false, &p.newsAt
+	if !ad.neighbour.hasPlace(p) {
+		last = &ad.othersAt
+	}
+	if *last != env.Never && now.Sub(last.Time()) < newsInterval {
+		return
+	}
+	*last = env.MomentOf(now)
 	for _, r := range ad.revocations.lists {
 		if r != nil {
 			ad.send(p, newsMessage(r.raw, wantReply && !sent))
@@ -258,6 +275,7 @@ func (ad *admissions) onNews(p *peer, m *overlaypb.AuthorityNews) bool {
 
 // learn takes a list, and passes a new one on to leaf and contacts.
 func (ad *admissions) learn(r *Revocations) {
+	first := ad.revocations.lists[r.authority] == nil
 	if !ad.revocations.add(r) {
 		return
 	}
@@ -271,8 +289,8 @@ func (ad *admissions) learn(r *Revocations) {
 		ad.log.Warn("an authority has revoked the certificate of this node, so it is no member any more")
 		ad.own, ad.place.certificate = nil, nil
 		ad.changed()
-	} else if ad.own == nil {
-		ad.after(0, task{kind: taskCertificate}) // the list may name the first renewer
+	} else if ad.own == nil && first {
+		ad.plan(ad.clock.Now()) // the list may name the first renewer
 	}
 }
 

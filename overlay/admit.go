@@ -42,8 +42,13 @@ func (lv *liveness) admit(p *peer) {
 		if lv.leaf.Len() >= maxLeafIDs && lv.leaf.Has(c.ID) == nil {
 			return // no leaf of honest members is nearly as large
 		}
-		if rival := lv.leaf.rival(c.ID); rival != nil && (compare(rival.ID, c.ID) < 0 || !lv.leaf.Remove(rival.ID)) {
-			return // the other has the place, or is this node, which gives the place up
+		if rival := lv.leaf.rival(c.ID); rival != nil {
+			if compare(rival.ID, c.ID) < 0 || !lv.leaf.Remove(rival.ID) {
+				return // the other has the place, or is this node, which gives the place up
+			}
+			if p := lv.peers.get(rival.Peer.ID); p != nil {
+				lv.forget(p)
+			}
 		}
 		if lv.leaf.Add(c) {
 			lv.noteLeafChange()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/internal/env"
+	"tidings/internal/wire"
 	"tidings/overlay/overlaypb"
 )
 
@@ -117,8 +118,9 @@ func (b *base) randomID() (id ID) {
 // latestDecision returns the latest time of a decision that is believed.
 func (b *base) latestDecision() uint64 { return uint64(b.clock.Now().Add(maxAhead).UnixMilli()) }
 
-// maxAhead is the furthest that another clock may be ahead. A decision about the depth that
-// claims a later time is not believed; otherwise no later decision could ever replace it.
+// maxAhead is the furthest that another clock may be ahead. A certificate is valid so long before the time at which it was
+// signed. A decision about the depth that claims a later time is not believed; otherwise no later decision could ever
+// replace it.
 const maxAhead = 24 * time.Hour
 
 // OpenRecord verifies a node's record that came with a message of a layer above.
@@ -129,6 +131,19 @@ func (b *base) OpenRecord(raw []byte) (*Contact, error) {
 	}
 	return c, err
 }
+
+// OpenMember is OpenRecord for the record of a member. The id of a client is the hash of its key in every network, so
+// that it costs nothing.
+func (b *base) OpenMember(raw []byte) (*Contact, error) {
+	c, err := b.OpenRecord(raw)
+	if err == nil && !c.Member {
+		return nil, fmt.Errorf("%w: it is no member", ErrRecord)
+	}
+	return c, err
+}
+
+// IDsCost reports whether the ids of members are made of something that costs more than a key.
+func (b *base) IDsCost() bool { return b.cfg.Network.IDs != wire.KeyIDs }
 
 // ID returns the node's own id.
 func (b *base) ID() ID { return b.self.ID }

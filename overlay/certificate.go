@@ -49,13 +49,10 @@ func (c Certificate) Sign(authority *wire.Signer) ([]byte, error) {
 }
 
 // validAt reports whether the certificate is valid at a time. A clock may be behind that of the
-// authority by clockSlack.
+// authority by maxAhead.
 func (c *Certificate) validAt(now time.Time) bool {
-	return !now.Add(clockSlack).Before(c.NotBefore) && now.Before(c.NotAfter)
+	return !now.Add(maxAhead).Before(c.NotBefore) && now.Before(c.NotAfter)
 }
-
-// clockSlack is how far a node's clock may be behind the authority's that has just certified it.
-const clockSlack = 10 * time.Minute
 
 // openCertificate verifies a certificate, but not its dates.
 func (in *identities) openCertificate(raw []byte) (*Certificate, error) {

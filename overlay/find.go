@@ -5,7 +5,7 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// onFind answers with members near the key.
+// onFind answers with members near the key, if the node is one.
 func (ls *lookups) onFind(p *peer, m *overlaypb.Find) {
 	key := ID(m.Key)
 	r := &overlaypb.Nearby{Nonce: m.Nonce, Depth: uint32(ls.leaf.Depth()), Decided: ls.leaf.decided}
@@ -28,6 +28,8 @@ func (ls *lookups) onFind(p *peer, m *overlaypb.Find) {
 		})
 		contacts = slices.DeleteFunc(contacts, func(c *Contact) bool { return p.contact != nil && c.ID == p.contact.ID })
 		r.Records = rawRecords(contacts)
+	} else {
+		r.Records = rawRecords(ls.Hosts()) // a client names the members that act for it, so that others can join through it
 	}
 	ls.send(p, &overlaypb.Message{Body: &overlaypb.Message_Nearby{Nearby: r}})
 }

@@ -174,7 +174,7 @@ func TestCertificateIDs(t *testing.T) {
 		}
 	}
 	for at, want := range map[time.Duration]bool{
-		-clockSlack - time.Millisecond: false, -clockSlack: true, 0: true, time.Hour - 1: true, time.Hour: false,
+		-maxAhead - time.Millisecond: false, -maxAhead: true, 0: true, time.Hour - 1: true, time.Hour: false,
 	} {
 		if got := cert.validAt(today.Add(at)); got != want {
 			t.Errorf("valid after %v: %v, want %v", at, got, want)
@@ -259,6 +259,41 @@ func TestDiverse(t *testing.T) {
 		t.Errorf("without blocks: %v", got)
 	}
 }
+
+// Whoever claims an id to a layer above has to be a member: the id of a client is the hash of a key, and keys cost nothing.
+func TestAClientHasNoIDThatCosts(t *testing.T) {
+	for _, kind := range []string{wire.KeyIDs, wire.AddressIDs, wire.CertificateIDs} {
+		in, authority, node := kindOf(kind)
+		of := place{}
+		if kind == wire.CertificateIDs {
+			cert, err := Certificate{Peer: node.PeerID(), ID: ID{1}, NotBefore: today, NotAfter: today.Add(time.Hour)}.Sign(authority)
+			if err != nil {
+				t.Fatal(err)
+			}
+			of.certificate = cert
+		}
+		b := &base{records: &Records{identities: *in, limit: 8, young: map[string]*Contact{}}, clock: fixed(today)}
+		b.cfg.Network.IDs, b.cfg.Network.Name = kind, in.network
+		client := in.newRecord(node, []string{at("203.0.113.7")}, today, false, place{})
+		member := in.newRecord(node, []string{at("203.0.113.7")}, today, true, of)
+		if c, err := b.OpenMember(client.Raw); !errors.Is(err, ErrRecord) {
+			t.Errorf("%s: a client is a member: %+v, %v", kind, c, err)
+		}
+		if id, err := b.IDWith(node.PeerID(), member.Raw); err != nil || id != member.ID {
+			t.Errorf("%s: id %s, %v", kind, id, err)
+		}
+		for what, proof := range map[string][]byte{"nothing": nil, "a client's record": client.Raw} {
+			if id, err := b.IDWith(node.PeerID(), proof); err == nil && kind != wire.KeyIDs {
+				t.Errorf("%s: %s proves id %s", kind, what, id)
+			}
+		}
+	}
+}
+
+// fixed is a clock that stands still.
+type fixed time.Time
+
+func (c fixed) Now() time.Time { return time.Time(c) }
 
 // FuzzIdentity opens records, certificates and lists of strangers in all kinds of networks. A record that opens is the same
 // after it was signed again.

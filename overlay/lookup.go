@@ -277,10 +277,11 @@ func (ls *lookups) queryUnanswered(nonce uint64, due time.Time) {
 	ls.step(q.lookup)
 }
 
-// onNearby takes an answer to Find. It reports whether the Find belonged to a lookup.
+// onNearby takes an answer to Find. It reports whether the Find belonged to a lookup. The answer counts only if the peer
+// gave it under the id that it was asked for: of another id it has proven nothing.
 func (ls *lookups) onNearby(from env.PeerID, m *overlaypb.Nearby) bool {
 	q, ok := ls.queries[m.Nonce]
-	if ok && q.member.contact.Peer.ID == from {
+	if ok && q.member.contact.Peer.ID == from && q.member.contact.ID == ls.IDOf(from) {
 		ls.queryAnswered(q, m)
 	}
 	return ok

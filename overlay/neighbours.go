@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"tidings/internal/env"
-	"tidings/internal/wire"
 )
 
 // neighbours are the peers that a node knows, and the places that they have: in its leaf, in its
@@ -42,21 +41,27 @@ func (ns *neighbours) ensurePeer(id env.PeerID) *peer {
 // ensureContact updates the state of a node with a verified record. A member that has become a
 // client keeps its places; Node.meet removes it from them.
 func (ns *neighbours) ensureContact(c *Contact) *peer {
-	p := ns.ensurePeer(c.Peer.ID)
+	p, was := ns.ensurePeer(c.Peer.ID), ns.IDOf(c.Peer.ID)
+	if p.contact != nil && c.Issued <= p.contact.Issued {
+		return p
+	}
+	if was != c.ID {
+		p.lastHeard = env.Never // it spoke under another id, which is no proof of this one
+	}
 	switch {
 	case p.contact == nil:
 		p.contact = c
-	case c.Issued > p.contact.Issued:
-		was := p.contact
-		if was.ID != c.ID && ns.leaf.Remove(was.ID) {
+	default:
+		wasMember := p.contact.Member
+		if was != c.ID && ns.leaf.Remove(was) {
 			ns.leafChanged = true
 		}
-		if was.ID != c.ID {
+		if was != c.ID {
 			ns.table.remove(p)
 		}
 		p.contact = c
 		p.knowsMe = false // after a restart it has forgotten this node
-		if was.Member && !c.Member {
+		if wasMember && !c.Member {
 			break
 		}
 		if c.Member {
@@ -152,18 +157,18 @@ func (ns *neighbours) IDOf(peer env.PeerID) ID {
 // Proof returns the node's record in a network whose ids do not follow from keys, for a message to a node that may not have
 // it; otherwise nil.
 func (ns *neighbours) Proof() []byte {
-	if ns.cfg.Network.IDs == wire.KeyIDs {
+	if !ns.IDsCost() {
 		return nil
 	}
 	return ns.self.Raw
 }
 
-// IDWith returns the id of a peer, whose message came with its Proof.
+// IDWith returns the id of a member, whose message came with its Proof.
 func (b *base) IDWith(peer env.PeerID, proof []byte) (ID, error) {
-	if len(proof) == 0 {
+	if !b.IDsCost() && len(proof) == 0 {
 		return NodeID(b.cfg.Network.Name, peer), nil
 	}
-	c, err := b.OpenRecord(proof)
+	c, err := b.OpenMember(proof)
 	if err == nil && c.Peer.ID != peer {
 		err = ErrRecord
 	}

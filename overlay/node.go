@@ -202,7 +202,9 @@ func (n *Node) do(t task, at, now time.Time) {
 	case taskSave:
 		n.memory.savePeriodically()
 	case taskCertificate:
-		n.admissions.step()
+		if n.admissions.stepAt.Equal(at) {
+			n.admissions.step()
+		}
 	case taskSlot:
 		n.settle()
 	}

@@ -25,6 +25,7 @@ type peer struct {
 	rowSent env.Moment
 	rowDue  env.Moment // when the answer to RowRequest is due; never: none is outstanding
 
+	newsAt     env.Moment // when it was last sent the lists of revocations; only of peers with a place
 	attached   env.Moment // when this client last attached, or this host agreed; never: not attached
 	watchCount int32      // number of Watch calls of layers above
 

@@ -15,8 +15,9 @@ const (
 	// maxProofs bounds the members whose proofs are remembered. The oldest half is forgotten, and has to prove its
 	// addresses again.
 	maxProofs = 2048
-	// maxProving bounds the members that are dialled at the same time. Messages of others are dropped
-	// meanwhile; they will be repeated.
+	// maxProving bounds the members that are dialled at the same time, besides those that prove the same block again:
+	// otherwise liars that nobody can reach would make a node lose its whole leaf. Messages of others are dropped meanwhile;
+	// they will be repeated.
 	maxProving = 64
 )
 
@@ -41,11 +42,16 @@ func (ps *proofs) needed(c *Contact) bool {
 	if ps.cfg.Network.IDs != wire.AddressIDs || !c.Member {
 		return false
 	}
-	got, ok := ps.young[c.Peer.ID]
-	if !ok {
-		got = ps.old[c.Peer.ID]
-	}
+	got := ps.last(c)
 	return got.block != c.Block || ps.clock.Now().Sub(got.at) > proofTime
+}
+
+// last returns the last proof of a member, which may be of another block.
+func (ps *proofs) last(c *Contact) proof {
+	if got, ok := ps.young[c.Peer.ID]; ok {
+		return got
+	}
+	return ps.old[c.Peer.ID]
 }
 
 // prove has a member dialled at its addresses. message is the last message that waits for this; again takes it
@@ -56,7 +62,7 @@ func (ps *proofs) prove(c *Contact, message []byte, again func(from env.PeerID, 
 		ps.proving[id] = message
 		return
 	}
-	if len(ps.proving) >= maxProving {
+	if len(ps.proving) >= maxProving && ps.last(c).block != c.Block {
 		ps.stats.Unproven++
 		return
 	}

@@ -59,11 +59,14 @@ func (n *Node) Certificate() *Certificate { return n.admissions.own }
 // CanBeDialled reports whether other nodes have dialled this node.
 func (n *Node) CanBeDialled() bool { return n.reachable != nil }
 
-// chooseSlot chooses the first slot that no other member has. The order begins with one that the node's key gives, so that
-// neighbours seldom try the same one. It returns false if all are taken, and plans another attempt.
+// chooseSlot chooses the first slot that no other member has. The order begins with the one that a member has, or with one
+// that the node's key gives, so that neighbours seldom try the same one. It returns false if all are taken, and plans another attempt.
 func (n *Node) chooseSlot() bool {
 	now := n.clock.Now()
 	first, soonest := FirstSlot(n.self.Peer.ID), time.Time{}
+	if n.self.Member {
+		first = n.place.slot
+	}
 	for i := range slots {
 		slot := (first + i) % slots
 		until := n.takenUntil[slot]

@@ -221,3 +221,69 @@ func TestCertificatesAdmit(t *testing.T) {
 	s.CheckQuiet()
 	report(t, s)
 }
+
+// An operator who revokes the node of the authority by mistake admits it again.
+func TestAnAuthorityRevokesItsOwnNode(t *testing.T) {
+	t.Parallel()
+	c := SwarmConfig{World: Config{Seed: 6}, Network: wire.DefaultNetwork("sim")}
+	c.Certify(time.Hour)
+	s := NewSwarm(c)
+	s.Grow(6, 100*time.Millisecond)
+	s.World.Run(5 * time.Minute)
+	founder := s.members[0]
+	for i, want := range []overlay.State{overlay.Attached, overlay.Active} {
+		c.Authority.Refused[founder.ID()] = true
+		if i > 0 {
+			delete(c.Authority.Refused, founder.ID())
+			founder.Kill(true)
+			founder.Start()
+		}
+		c.Authority.Number++
+		s.World.Run(5 * time.Minute)
+		if got := founder.node.Overlay.State(); got != want {
+			t.Errorf("step %d: the node of the authority is %v, want %v", i, got, want)
+		}
+	}
+	s.CheckQuiet()
+	report(t, s)
+}
+
+// A newcomer joins through whomever it knows, also through a node that waits to be admitted.
+func TestANewcomerJoinsThroughAClient(t *testing.T) {
+	t.Parallel()
+	c := SwarmConfig{World: Config{Seed: 7}, Network: wire.DefaultNetwork("sim")}
+	c.Certify(time.Hour)
+	s := NewSwarm(c)
+	s.Grow(6, 100*time.Millisecond)
+	client := s.members[5]
+	c.Authority.Refused[client.ID()] = true
+	s.World.Run(5 * time.Minute)
+	if got := client.node.Overlay.State(); got != overlay.Attached {
+		t.Fatalf("the entry point is %v", got)
+	}
+	newcomer := s.AddHost(HostConfig{Open: true}, client)
+	newcomer.Start()
+	s.World.Run(5 * time.Minute)
+	if !newcomer.Active() {
+		t.Errorf("the newcomer is %v", newcomer.node.Overlay.State())
+	}
+	s.CheckQuiet()
+	report(t, s)
+}
+
+// A node whose clock is hours behind that of the authority is admitted, and believes certificates of others.
+func TestAClockBehindTheAuthority(t *testing.T) {
+	t.Parallel()
+	c := SwarmConfig{World: Config{Seed: 8}, Network: wire.DefaultNetwork("sim")}
+	c.Certify(90 * 24 * time.Hour)
+	s := NewSwarm(c)
+	s.Grow(6, 100*time.Millisecond)
+	late := s.AddHost(HostConfig{Open: true, ClockOffset: -3 * time.Hour}, s.members[0])
+	late.Start()
+	s.World.Run(5 * time.Minute)
+	if got := late.node.Overlay.Leaf().Len(); !late.Active() || got != 7 {
+		t.Errorf("the node with the wrong clock is %v, and knows %d members of 7", late.node.Overlay.State(), got)
+	}
+	s.CheckQuiet()
+	report(t, s)
+}

@@ -55,7 +55,7 @@ func (c *createNetworkCommand) Run(s streams) error {
 	ids := wire.CertificateIDs
 	c.NetworkFlags.IDs = &ids
 	check := make(ed25519.PublicKey, ed25519.PublicKeySize) // stands for the key of the authority, which is not made in vain
-	if _, err := c.NetworkFlags.networkOf(c.Name, wire.JoinAuthorities(check)); err != nil {
+	if _, err := c.NetworkFlags.networkOf(c.Name, wire.JoinAuthorities(append([]ed25519.PublicKey{check}, others...)...)); err != nil {
 		return usageError{error: err}
 	}
 	dir, err := authority.Create(c.Authority)

@@ -25,6 +25,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -104,6 +105,10 @@ func Create(path string) (*Dir, error) {
 // Open opens the directory of an authority.
 func Open(path string) (*Dir, error) {
 	file := filepath.Join(path, keyFile)
+	info, err := os.Stat(file)
+	if err == nil && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("open authority: other users may read %s (mode %04o), and could admit members: run chmod 600 %[1]s", file, info.Mode().Perm())
+	}
 	b, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("open authority %s: it has no file %s; create a network with tidings network create, or an authority with tidings network key", path, keyFile)

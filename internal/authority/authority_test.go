@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,9 @@ func TestSigning(t *testing.T) {
 	if raw := a.Certify(node(1), now); raw == nil {
 		t.Error("an admitted node is not certified")
 	}
+	if !bytes.Equal(first, a.Revocations(overlay.ID{1})) {
+		t.Error("the list is signed anew because a node was admitted")
+	}
 	if _, err := d.Revoke(node(1), time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -169,6 +173,15 @@ func TestDamagedFiles(t *testing.T) {
 		if _, _, err := d.Network(); err == nil || !strings.Contains(err.Error(), "restore it from a backup") {
 			t.Errorf("network %q: %v", text, err)
 		}
+	}
+	if err := os.Chmod(filepath.Join(path, keyFile), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path); runtime.GOOS != "windows" && (err == nil || !strings.Contains(err.Error(), "run chmod 600")) {
+		t.Errorf("a key that others may read: %v", err)
+	}
+	if err := os.Chmod(filepath.Join(path, keyFile), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	for _, text := range []string{"", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"} {
 		write(keyFile, text)

@@ -20,7 +20,7 @@ type signing struct {
 	signer *wire.Signer
 
 	list      []byte // the last signed list, and what it was made of
-	renewer   overlay.ID
+	of        overlay.Revocations
 	changedAt time.Time // of the folder of members
 	signedAt  time.Time
 }
@@ -57,26 +57,31 @@ func (s *signing) Certify(node env.PeerID, now time.Time) []byte {
 // expired.
 const relist = 24 * time.Hour
 
-// Revocations implements overlay.Authority. The members are read again when their folder has changed. The time of signing is
-// the number of the list.
+// Revocations implements overlay.Authority. The members are read again when their folder has changed, and a list is signed if
+// it differs from the last one. The time of signing is its number.
 func (s *signing) Revocations(renewer overlay.ID) []byte {
 	now := time.Now()
 	folder, err := os.Stat(filepath.Join(s.dir.path, membersFolder))
-	if err != nil || s.list != nil && folder.ModTime().Equal(s.changedAt) && renewer == s.renewer && now.Sub(s.signedAt) < relist {
+	fresh := s.list != nil && renewer == s.of.Renewers[0] && now.Sub(s.signedAt) < relist
+	if err != nil || fresh && folder.ModTime().Equal(s.changedAt) {
 		return s.list
 	}
 	members, err := s.dir.Members()
 	if err != nil {
 		return s.list
 	}
+	s.changedAt = folder.ModTime()
 	r := overlay.Revocations{Number: uint64(now.UnixMilli()), Renewers: []overlay.ID{renewer}}
 	for _, m := range listed(members, now) {
 		r.Revoked = append(r.Revoked, m.Peer)
+	}
+	if fresh && slices.Equal(r.Revoked, s.of.Revoked) {
+		return s.list // a member was admitted, which others need not know
 	}
 	raw, err := r.Sign(s.signer)
 	if err != nil {
 		return s.list
 	}
-	s.list, s.renewer, s.changedAt, s.signedAt = raw, renewer, folder.ModTime(), now
+	s.list, s.of, s.signedAt = raw, r, now
 	return raw
 }

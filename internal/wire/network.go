@@ -130,6 +130,11 @@ func (n Network) checkIDs() error {
 	case n.IDs == CertificateIDs && (len(keys) == 0 || len(keys) > MaxAuthorities):
 		return fmt.Errorf("ids certificate: the network needs 1 to %d authorities; create it with tidings network create", MaxAuthorities)
 	}
+	for i, k := range keys {
+		if slices.ContainsFunc(keys[:i], func(o ed25519.PublicKey) bool { return k.Equal(o) }) {
+			return fmt.Errorf("authority %s: give each one once", JoinAuthorities(k))
+		}
+	}
 	return nil
 }
 

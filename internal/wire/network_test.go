@@ -50,7 +50,7 @@ func TestDescriptorRoundTrip(t *testing.T) {
 			IDs:                 one("ids"),
 		}
 		if n.IDs == CertificateIDs {
-			n.Authorities = JoinAuthorities(rapid.SliceOfN(rapid.Map(rapid.SliceOfN(rapid.Byte(), 32, 32), func(b []byte) ed25519.PublicKey { return b }), 1, MaxAuthorities).Draw(t, "authorities")...)
+			n.Authorities = JoinAuthorities(rapid.SliceOfNDistinct(rapid.Map(rapid.SliceOfN(rapid.Byte(), 32, 32), func(b []byte) ed25519.PublicKey { return b }), 1, MaxAuthorities, func(k ed25519.PublicKey) string { return string(k) }).Draw(t, "authorities")...)
 		}
 		if n.Decide == "dag" {
 			n.Wedge, n.Phases = rapid.SampledFrom([]string{"base16", "base2"}).Draw(t, "levels"), "random"
@@ -128,6 +128,7 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 		{"1 to 3 authorities", func(n *Network) {
 			n.IDs, n.Authorities = CertificateIDs, JoinAuthorities(anyKey, anyKey, anyKey, anyKey)
 		}},
+		{"give each one once", func(n *Network) { n.IDs, n.Authorities = CertificateIDs, JoinAuthorities(anyKey, anyKey) }},
 		{"not the public key", func(n *Network) { n.IDs, n.Authorities = CertificateIDs, "short" }},
 		{"only a network with ids certificate", func(n *Network) { n.Authorities = JoinAuthorities(anyKey) }},
 	} {

@@ -9,7 +9,8 @@ import (
 	"tidings/internal/env"
 )
 
-// maxProofs bounds the peers that are dialled at the same time to find out whether they are where they say. Further ones wait.
+// maxProofs bounds the peers that are dialled at the same time to find out whether they are where they say. Further ones are
+// not reached, and are tried again with their next message: peers that nobody can reach must not keep others waiting.
 const maxProofs = 8
 
 // Prove implements env.Prover, except that it calls done from a goroutine of its own. A connection from or to one of the
@@ -35,7 +36,7 @@ func (h *Host) provenAddr(p env.Peer) string {
 	select {
 	case h.proofSlots <- struct{}{}:
 		defer func() { <-h.proofSlots }()
-	case <-h.ctx.Done():
+	default:
 		return ""
 	}
 	for _, a := range addrs {

@@ -34,6 +34,15 @@ func TestPeersProveTheirAddresses(t *testing.T) {
 	if got := prove(env.Peer{ID: b.ID(), Addrs: []string{"", "\x04", "none"}}); got != "" {
 		t.Error("a peer was reached nowhere")
 	}
+	for range maxProofs { // as if so many peers were dialled that do not answer
+		a.proofSlots <- struct{}{}
+	}
+	if got := prove(there); got == "" {
+		t.Error("a connected peer waits for others")
+	}
+	if got := prove(c.Peer()); got != "" {
+		t.Error("more peers are dialled than the limit allows")
+	}
 	if n := len(a.host.Network().ConnsToPeer(a.host.ID())); n != 0 {
 		t.Errorf("%d connections to itself", n)
 	}

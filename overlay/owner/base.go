@@ -157,10 +157,14 @@ func (p *peers) nearest(key overlay.ID, passOver func(env.PeerID) bool) (of []en
 }
 
 // ownersNearKey reports whether the owners of an epoch are as near to the key as owners in a network of this size
-// are. To forge one owner, an attacker has to generate about as many keys as there are members.
-func (p *peers) ownersNearKey(e *Epoch) bool {
-	n := p.node.Stats().EstimatedN
-	if n < 64 {
+// are. To forge one owner, an attacker has to generate about as many keys as there are members. Where ids do not follow from
+// keys, only the members of the leaf have ids that this node knows; for a key outside it, only a lookup tells.
+func (p *peers) ownersNearKey(e *Epoch) bool { return p.ownersNear(e, p.node.Stats().EstimatedN) }
+
+// ownersNear is ownersNearKey in a network of n members.
+func (p *peers) ownersNear(e *Epoch, n int) bool {
+	costly := p.node.IDsCost()
+	if n < 64 || costly && p.outsideLeaf(e.Key) {
 		return true // in a small network owners can be nearly anywhere
 	}
 	// The nearest eight of n members share about log2(n)-3 bits with the key. A set that shares five bits less
@@ -169,5 +173,7 @@ func (p *peers) ownersNearKey(e *Epoch) bool {
 	for ; n > 1; n /= 2 {
 		want++
 	}
-	return majority(e.Owners, func(id env.PeerID) bool { return p.id(id).Common(e.Key) >= want })
+	return majority(e.Owners, func(id env.PeerID) bool {
+		return (!costly || p.alive(id)) && p.id(id).Common(e.Key) >= want
+	})
 }

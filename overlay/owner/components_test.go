@@ -1,6 +1,8 @@
 package owner
 
 import (
+	"crypto/ed25519"
+	"crypto/sha256"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
@@ -266,6 +268,40 @@ func TestWhichEpochsNeedALookup(t *testing.T) {
 	b.s.lookup.near = &keyLookup{members: stranger.Owners[:2], at: b.now}
 	if l.needsLookup(b.s, stranger) || !l.acceptable(b.s, stranger) {
 		t.Error("an epoch is not accepted whose owners a lookup has found")
+	}
+}
+
+// Owners whose keys were searched for are not taken for the owners of a key of the leaf where ids do not follow from keys.
+// Outside the leaf nobody knows the ids of owners without a lookup.
+func TestKeysThatWereSearchedForAreNoIDs(t *testing.T) {
+	const members = 1 << 12
+	for kind, want := range map[string]bool{wire.KeyIDs: true, wire.AddressIDs: false} {
+		n := wire.DefaultNetwork("fuzz")
+		n.IDs = kind
+		e, honest := &Epoch{Key: overlay.Key("fuzz", "https://a.example/feed")}, &Epoch{}
+		for i := 0; len(e.Owners) < 5; i++ {
+			key := sha256.Sum256([]byte{byte(i), byte(i >> 8)})
+			id := wire.PeerIDOf(ed25519.NewKeyFromSeed(key[:]).Public().(ed25519.PublicKey))
+			switch near := overlay.NodeID("fuzz", id).Common(e.Key); {
+			case near >= 8:
+				e.Owners = append(e.Owners, id)
+			case near == 0:
+				honest.Owners = append(honest.Owners, id)
+			}
+		}
+		b := newBench(t)
+		b.node = overlay.New(env.Env{Clock: b, Network: b, Worker: b, Store: b, Rand: b.rand, Log: slog.New(slog.DiscardHandler)}, signer(0), verify, overlay.Config{Network: n, Founder: true})
+		if honest.Key = e.Key; b.ownersNear(honest, members) == want {
+			t.Errorf("%s: owners outside the leaf, by their keys: %v", kind, !want)
+		}
+		b.node.Reachable([]string{"\x04\x01\x01\x01\x01\x00\x01"})
+		b.node.Run(b.now)
+		if b.outsideLeaf(e.Key) {
+			t.Fatalf("%s: the node is %v", kind, b.node.State())
+		}
+		if got := b.ownersNear(e, members); got != want {
+			t.Errorf("%s: in the leaf: %v, want %v", kind, got, want)
+		}
 	}
 }
 

@@ -288,7 +288,7 @@ func (r *Resolver) VerifyOwners(e *Epoch, then func(ok bool)) {
 		return majority(e.Owners, func(p env.PeerID) bool { return containsPeer(near, p) })
 	}
 	if r.node.State() == overlay.Active && r.node.Leaf().Covers(e.Key) {
-		then(live(r.node.Leaf().NearestN(e.Key, 2*r.owners)))
+		then(live(r.node.NearestOwners(e.Key, 2*r.owners, nil)))
 		return
 	}
 	r.stats.Lookups++
