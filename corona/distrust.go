@@ -1,10 +1,11 @@
 package corona
 
 import (
+	"slices"
 	"time"
 
+	"tidings/difference"
 	"tidings/internal/env"
-	"tidings/internal/feed"
 	"tidings/overlay"
 )
 
@@ -22,7 +23,7 @@ const (
 
 // reportedItem is an item in the log that a poller has reported.
 type reportedItem struct {
-	id feed.ID
+	difference.Version
 	by env.PeerID
 }
 
@@ -32,9 +33,9 @@ type blame struct {
 	distrusted map[env.PeerID]time.Time // pollers that are not believed, and until when; at most maxReporters
 }
 
-// note notes the poller of an item.
-func (b *blame) note(id feed.ID, by env.PeerID) {
-	b.reported = append(b.reported, reportedItem{id, by})
+// note notes the poller of a version of an item. Another poller may have reported another version.
+func (b *blame) note(v difference.Version, by env.PeerID) {
+	b.reported = append(b.reported, reportedItem{v, by})
 	b.reported = b.reported[max(0, len(b.reported)-maxReported):]
 }
 
@@ -44,20 +45,16 @@ func (b *blame) distrusts(poller env.PeerID, now time.Time) bool {
 }
 
 // Contested says that most owners of a channel that this node leads have looked for items of the log in vain.
-func (c *Corona) Contested(key overlay.ID, items []feed.ID) {
+func (c *Corona) Contested(key overlay.ID, items []difference.Version) {
 	if l := c.leaders[key]; l != nil {
 		c.intake.contested(l, items)
 	}
 }
 
 // contested stops believing the pollers that have reported items.
-func (in *intake) contested(l *leaderState, items []feed.ID) {
-	contested := map[feed.ID]bool{}
-	for _, id := range items {
-		contested[id] = true
-	}
+func (in *intake) contested(l *leaderState, items []difference.Version) {
 	for _, it := range l.reported {
-		if !contested[it.id] || l.distrusts(it.by, in.clock.Now()) {
+		if !slices.Contains(items, it.Version) || l.distrusts(it.by, in.clock.Now()) {
 			continue
 		}
 		if l.distrusted == nil || len(l.distrusted) >= maxReporters {

@@ -146,7 +146,7 @@ func (sq *sequencer) takeChanges(l *leaderState, from env.Peer, r observation, n
 	}
 	if from.ID != "" {
 		for i := range d.Changes {
-			l.note(d.Changes[i].Item.ID, from.ID)
+			l.note(difference.Version{ID: d.Changes[i].Item.ID, Hash: d.Changes[i].Item.Hash}, from.ID)
 		}
 	}
 	sq.learn(l, d, first)

@@ -269,11 +269,11 @@ func (ce *certifier) sightingOf(c *channel, owner env.PeerID, o openItem) *diffe
 	return ce.witnesses.records[c.key].missedBy(owner, o.Version)
 }
 
-// contestedIn returns which of some items of a feed are contested.
-func (ce *certifier) contestedIn(c *channel, items []feed.ID) (contests []feed.ID) {
+// contestedIn returns the versions of some items of a feed that are contested.
+func (ce *certifier) contestedIn(c *channel, items []feed.ID) (contests []difference.Version) {
 	for _, id := range items {
-		if c.leader.marks[id].contested {
-			contests = append(contests, id)
+		if m := c.leader.marks[id]; m.contested {
+			contests = append(contests, difference.Version{ID: id, Hash: m.hash})
 		}
 	}
 	return contests

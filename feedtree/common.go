@@ -50,7 +50,7 @@ type Application interface {
 	Look(key overlay.ID, url string) bool
 
 	// Contested says that most owners of a feed that this node leads have looked for items of the log in vain.
-	Contested(key overlay.ID, items []feed.ID)
+	Contested(key overlay.ID, items []difference.Version)
 
 	// Interval returns the time between two polls of one node according to the state of a feed's polls, as the sequencer
 	// signed it. ok is false if the polls fail.

@@ -38,12 +38,12 @@ type bench struct {
 
 const benchURL = "http://a.example/"
 
-func (b *bench) Witnessed(overlay.ID, []feed.ID)       {}
-func (b *bench) Look(overlay.ID, string) bool          { b.fetches = append(b.fetches, b.now); return true }
-func (b *bench) Looking(overlay.ID, int)               {}
-func (b *bench) Contested(overlay.ID, []feed.ID)       {}
-func (b *bench) Interval([]byte) (time.Duration, bool) { return b.cfg.PollInterval, true }
-func (b *bench) PollSoon(overlay.ID) int               { return 0 }
+func (b *bench) Witnessed(overlay.ID, []feed.ID)            {}
+func (b *bench) Look(overlay.ID, string) bool               { b.fetches = append(b.fetches, b.now); return true }
+func (b *bench) Looking(overlay.ID, int)                    {}
+func (b *bench) Contested(overlay.ID, []difference.Version) {}
+func (b *bench) Interval([]byte) (time.Duration, bool)      { return b.cfg.PollInterval, true }
+func (b *bench) PollSoon(overlay.ID) int                    { return 0 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()

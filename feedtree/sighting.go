@@ -89,14 +89,10 @@ func (ws *witnesses) saw(key overlay.ID, url string, doc *feed.Feed) {
 	slices.SortFunc(r.seen, compareSeen)
 	isNew := func(it feed.Item) bool { return !before.has(it.ID) }
 	_, signs := doc.Head.Publisher() // then the sequencer may wait for the publisher to send the item
-	if r.doubted {
-		if r.doubted = false; !signs {
-			ws.compare(key, doc)
-		}
-	}
-	if !first && !signs && r.fetched == before.fetched && slices.ContainsFunc(doc.Items, isNew) {
-		r.head = r.fetched
-		ws.owners.Missing(key, true)
+	idle := !first && r.fetched == before.fetched && slices.ContainsFunc(doc.Items, isNew)
+	r.doubted = false
+	if !signs && (before.doubted || idle) {
+		ws.compare(key, r, doc)
 	}
 	ws.answer(key, url, r)
 }
@@ -203,19 +199,24 @@ func (ws *witnesses) Doubted(key overlay.ID) {
 	_, isSteward := overlay.StewardDomain(v.URL)
 	if ok && !isPage && !isSteward && !overlay.IsShardURL(v.URL) && v.Owns && !v.Leads {
 		r := ws.record(key)
-		r.doubted = ws.look(key, v.URL, r) || r.doubted
+		r.doubted = true // even if a document is on its way already, or comes with the next poll
+		ws.look(key, v.URL, r)
 	}
 }
 
-// compare notes whether a log lacks items of a document. Items that no follower could read count as well, so such a feed
-// may get another sequencer without need.
-func (ws *witnesses) compare(key overlay.ID, doc *feed.Feed) {
+// compare notes whether a log lacks items of a document. It may lack none, although the items are new to this node: replicas
+// of an origin lag. Items that no follower could read count as well, so such a feed may get another sequencer without need.
+func (ws *witnesses) compare(key overlay.ID, r *sightRecord, doc *feed.Feed) {
+	f := *doc
+	f.Items = slices.Clone(doc.Items) // which Recognise changes
 	ws.decode(ws.owners.Visible(key), func(deltas []decodedEntry) {
 		known := new(difference.Known)
 		for _, d := range deltas {
 			known.AddLogged(d.Delta)
 		}
-		if slices.ContainsFunc(doc.Items, func(it feed.Item) bool { has, _ := known.Has(it.ID, it.Hash); return !has }) {
+		known.Recognise(&f)
+		if slices.ContainsFunc(f.Items, func(it feed.Item) bool { has, _ := known.Has(it.ID, it.Hash); return !has }) {
+			r.head = r.fetched
 			ws.owners.Missing(key, true)
 		}
 	})

@@ -76,7 +76,7 @@ func (l *learner) commit(s *replica, e *Epoch, from env.PeerID) {
 	if s.epoch != nil && s.epoch.Branch != e.Branch {
 		s.campaign.excluded = nil
 	}
-	l.proposer.epochChanged(s)
+	l.proposer.epochChanged(s, e)
 	l.replicas.setEpoch(s, e)
 	s.settle()
 	s.url, s.lastHeard = e.URL, now

@@ -176,21 +176,23 @@ func (p *proposer) startWaiting() {
 	}
 }
 
-// chooseSequencer prefers the incumbent, while it lives and stays an owner; then this node; then the nearest
-// of the old owners; then the nearest member.
+// chooseSequencer prefers the incumbent, while it lives, does its work and stays an owner; then this node; then the nearest
+// of the other old owners that are not barred; then the nearest member.
 func (p *proposer) chooseSequencer(s *replica, want []env.PeerID) env.PeerID {
-	if s.epoch != nil {
-		if in := s.epoch.Sequencer; slices.Contains(want, in) && p.alive(in) && !p.barred(s, in) && (in == p.self || !p.liveness.failed(s)) {
-			return in
+	if s.epoch == nil {
+		if slices.Contains(want, p.self) {
+			return p.self
 		}
+		return want[0]
+	}
+	in := s.epoch.Sequencer
+	if slices.Contains(want, in) && p.alive(in) && !p.barred(s, in) && (in == p.self || !p.liveness.failed(s)) {
+		return in
 	}
 	if slices.Contains(want, p.self) {
 		return p.self
 	}
-	if s.epoch != nil {
-		return want[max(slices.IndexFunc(want, s.epoch.owns), 0)]
-	}
-	return want[0]
+	return want[max(slices.IndexFunc(want, func(o env.PeerID) bool { return o != in && s.epoch.owns(o) && !p.barred(s, o) }), 0)]
 }
 
 // pullAndPropose pulls the farthest head that was promised, then proposes the epoch.
@@ -317,11 +319,16 @@ func (p *proposer) end(s *replica) {
 	s.candidacy = nil
 }
 
-// epochChanged ends what an attempt to begin an epoch before the one in force has left.
-func (p *proposer) epochChanged(s *replica) {
+// epochChanged ends what an attempt to begin an epoch before e has left. A sequencer that begins one epoch after the other
+// is waited for no longer than one that begins none.
+func (p *proposer) epochChanged(s *replica, e *Epoch) {
 	p.end(s)
 	s.noQuorumSince, s.campaign.promisedElsewhere, s.campaign.abandoned = time.Time{}, 0, nil
-	s.progress, s.conduct.turns, s.conduct.withheld = progress{}, nil, nil
+	missingAt := s.progress.missingAt
+	if s.epoch == nil || s.epoch.Sequencer != e.Sequencer {
+		missingAt = time.Time{}
+	}
+	s.progress, s.conduct.turns, s.conduct.withheld = progress{missingAt: missingAt}, nil, nil
 }
 
 // abandon ends a candidacy without a new epoch. Another campaign follows after the pause if there is still a reason.

@@ -192,7 +192,8 @@ func (o *Owners) Missing(key [32]byte, missing bool) {
 
 // mayRun reports whether this owner may vote for a candidate now. While the sequencer does its work, only the sequencer may
 // make an epoch, and any other candidate waits until it has failed here, too, as followers of Raft do that check for a
-// leader before they vote. A request that is not valid begins no turn, but the others wait for the next one. Only owners that could not leave in good order without an epoch are excepted.
+// leader before they vote. A request that is not valid begins no turn, but the others wait for the next one. If so few owners
+// live that those that leave need an epoch to do so in good order, any candidate may run.
 func (a *acceptor) mayRun(s *replica, from env.PeerID, valid bool) bool {
 	if s.epoch == nil || !s.owned {
 		return true

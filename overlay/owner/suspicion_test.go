@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -289,5 +290,36 @@ func TestAnEntryFromTheFutureDropsNoLog(t *testing.T) {
 	}
 	if s.prune(); s.items != KeepItems {
 		t.Errorf("%d items are kept after a quiet time, want %d", s.items, KeepItems)
+	}
+}
+
+// A sequencer that appends nothing gains no time by beginning new epochs. Another one gets its own time.
+func TestNewEpochsOfASequencerHideNoStall(t *testing.T) {
+	for _, same := range []bool{true, false} {
+		b := newBench(t)
+		e, next := someEpoch(3), someEpoch(4)
+		e.Sequencer, next.Sequencer = signer(1).PeerID(), signer(1).PeerID()
+		if !same {
+			next.Sequencer = signer(2).PeerID()
+		}
+		b.replicas.setEpoch(b.s, e)
+		b.s.progress.missingAt, b.s.progress.promisedAt = b.now, b.now
+		p := &proposer{membership: &membership{base: b.base}}
+		p.epochChanged(b.s, next)
+		if b.s.progress.missingAt.IsZero() == same || !b.s.progress.promisedAt.IsZero() {
+			t.Errorf("the same sequencer: %v: %+v", same, b.s.progress)
+		}
+	}
+}
+
+// A candidate that will be no owner itself proposes neither the sequencer that it replaces nor one that is barred.
+func TestTheNextSequencerIsFit(t *testing.T) {
+	b := newBench(t)
+	p := &proposer{membership: &membership{base: b.base}}
+	want := five()[1:]                                      // the first is this node
+	b.s.epoch.Owners, b.s.epoch.Sequencer = five(), want[0] // which is not alive
+	b.s.campaign.barred = map[env.PeerID]time.Time{want[1]: b.now.Add(time.Hour)}
+	if got := p.chooseSequencer(b.s, want[:3]); got != want[2] {
+		t.Errorf("owner %d", slices.Index(want, got))
 	}
 }
