@@ -205,9 +205,9 @@ func (cs *tunnels) onOpened(from env.PeerID, m *relaypb.Opened) bool {
 	return true
 }
 
-// vouch makes a voucher for the exit.
+// vouch makes a voucher for the exit of the present circuit.
 func (t *Tunnel) vouch(now time.Time) {
-	v := &relaypb.Voucher{Exit: []byte(t.exit.Peer.ID), TimeMs: uint64(now.UnixMilli())}
+	v := &relaypb.Voucher{Exit: []byte(t.exit.Peer.ID), TimeMs: uint64(now.UnixMilli()), Circuit: t.sealer.circuit}
 	t.voucher, t.vouchedAt = t.guest.Sign(wire.DomainGuest, wire.Encode(v)).Raw, now
 }
 
