@@ -94,7 +94,9 @@ var limits = []struct {
 		{"overlay/relay", "circuitRate:B circuitBurst:B memberRate:B memberBurst:B", "bytes a second of one circuit, and at once; of all circuits of a member", "frames are dropped and counted, and the layers of the reader ask again"},
 		{"overlay/relay", "maxSealed:B", "a frame in a circuit, padded", "a larger one is dropped and counted"},
 		{"overlay/relay", "circuitIdle openTimeout tunnelSilence maxOpenPause", "silence after which a circuit is forgotten; time to open one; silence after which a reader opens another; longest pause between two attempts", "another circuit, through other members; what is missing is pulled"},
-		{"overlay/relay", "maxGuests guestIdle maxVoucherAge", "guests of other members that one node answers; silence after which one is forgotten; age of a guest's voucher", "frames of further guests are dropped and counted, and they ask others; an older voucher is refused"},
+		{"overlay/relay", "peerRate peerBurst", "circuits a second that one peer may open, and peers unknown to the member that it may be made to dial for them; at once", "declined, or dropped, and counted; the reader tries others"},
+		{"overlay/relay", "replayWindow", "frames that may overtake one that still counts", "a frame that comes later, or again, is dropped and counted"},
+		{"overlay/relay", "maxGuests maxGuestsFromExit guestIdle maxVoucherAge", "guests of other members that one node answers; those of one exit; silence after which one is forgotten; age of a guest's voucher", "frames of further guests are dropped and counted, and they ask others; an older voucher is refused"},
 	}},
 	{"Logs", []limit{
 		{"overlay/owner", "MaxBody:B maxInline:B", "body of one entry; body sent together with the entry", "change reports are split; larger bodies are pulled in pieces"},

@@ -135,8 +135,10 @@ func (e *entryPoints) all() []*Contact {
 	return points
 }
 
+// hasContact reports whether contacts have one of a node. They are compared by their keys, since the id of an entry point may
+// not be known before it has answered.
 func hasContact(contacts []*Contact, c *Contact) bool {
-	return slices.ContainsFunc(contacts, func(o *Contact) bool { return o.ID == c.ID })
+	return slices.ContainsFunc(contacts, func(o *Contact) bool { return o.Peer.ID == c.Peer.ID })
 }
 
 // begin starts the checks of a node that has got its place. Entry points that the node has not

@@ -96,7 +96,8 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 	n.tableUpkeep = newTableUpkeep(n.counts, n.liveness, func() { n.router.release() })
 	n.leafUpkeep = &leafUpkeep{neighbours: n.neighbours, counts: n.counts, liveness: n.liveness, tableUpkeep: n.tableUpkeep}
 	n.lookups = newLookups(n.counts, n.liveness, n.pool)
-	n.router = newRouter(n.liveness, n.tableUpkeep, n.leafUpkeep, &receipts{counts: n.counts, lookups: n.lookups, signer: signer, verify: verify})
+	n.proofs = &proofs{base: b, prover: e.Prover, young: map[env.PeerID]proof{}, proving: map[env.PeerID][]byte{}}
+	n.router = newRouter(n.liveness, n.tableUpkeep, n.leafUpkeep, &receipts{counts: n.counts, lookups: n.lookups, proofs: n.proofs, signer: signer, verify: verify})
 	n.memory = &memory{neighbours: n.neighbours, store: e.Store}
 	n.entryPoints = &entryPoints{
 		neighbours: n.neighbours, pool: n.pool, counts: n.counts, liveness: n.liveness, lookups: n.lookups, memory: n.memory,
@@ -106,7 +107,6 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 		router: n.router, pool: n.pool, lookups: n.lookups, memory: n.memory,
 		entryPoints: n.entryPoints, signer: signer,
 	}
-	n.proofs = &proofs{base: b, prover: e.Prover, young: map[env.PeerID]proof{}, proving: map[env.PeerID][]byte{}}
 	n.admissions = &admissions{base: b, store: e.Store, lookups: n.lookups, neighbour: n.neighbours, changed: n.settle}
 	if n.memory.load() {
 		n.join.issue(nil, false)

@@ -111,7 +111,7 @@ func (pl *pool) keepBootstraps(network string, found []env.Peer) {
 // metBootstrap stores the record of a bootstrap node, of which only the address may have been known.
 func (pl *pool) metBootstrap(c *Contact) {
 	for i, b := range pl.bootstraps {
-		if b.ID == c.ID && c.Issued >= b.Issued {
+		if b.Peer.ID == c.Peer.ID && c.Issued >= b.Issued {
 			pl.bootstraps[i] = c
 		}
 	}

@@ -32,6 +32,7 @@ const (
 type receipts struct {
 	counts       *counts
 	lookups      *lookups
+	proofs       *proofs
 	signer       *wire.Signer
 	verify       wire.Verifier
 	alarmedUntil time.Time // until when all receipts are checked
@@ -44,6 +45,7 @@ type routeCheck struct {
 	repeats  int            // earlier messages with this digest
 	looking  bool           // a lookup is under way
 	claim    *overlaypb.Ack // a receipt that waits for the lookup
+	claimant *Contact       // whose receipt it is
 	nearest  []*Contact     // what the lookup has found; nil: there was none
 	direct   int            // times that the message was sent to one of them
 }
@@ -64,44 +66,56 @@ func (rc *receipts) sign(rs *routeState) *overlaypb.Ack {
 	return a
 }
 
-// genuine says whether a receipt is of the node that it names.
-func (rc *receipts) genuine(rs *routeState, from *peer, a *overlaypb.Ack) bool {
-	if from.contact != nil && from.contact.ID == ID(a.Root) {
-		return true
+// signerOf returns the member whose receipt it is, or nil if it is not of the member that it names. A client is no root: its
+// id costs nothing in any network.
+func (rc *receipts) signerOf(rs *routeState, from *peer, a *overlaypb.Ack) *Contact {
+	if c := from.contact; c != nil && c.Member && c.ID == ID(a.Root) {
+		return c
 	}
 	c, err := rc.counts.OpenRecord(a.Record)
-	if err != nil || c.ID != ID(a.Root) {
-		return false
+	if err != nil || !c.Member || c.ID != ID(a.Root) {
+		return nil
 	}
 	key, err := wire.PublicKeyOf(c.Peer.ID)
 	if err == nil {
 		_, err = rc.verify.Open(wire.DomainReceipt, wire.Envelope(key, receiptBytes(rs.id, rs.msg.Key), a.Signature))
 	}
-	return err == nil
+	if err != nil {
+		return nil
+	}
+	return c
+}
+
+// mayBeRoot says whether a member may be the root of a message after the lookup of its key. Only members that have
+// proven their addresses are found by lookups, so without a proof it may not be nearer than those.
+func (rt *router) mayBeRoot(rs *routeState, c *Contact) bool {
+	nearest := rs.nearest[0]
+	return c.ID == nearest.ID || Nearer(rs.msg.Key, c.ID, nearest.ID) && !rt.receipts.proofs.needed(c)
 }
 
 // judge says whether a receipt ends the tries of one of this node's own messages now. If that takes a lookup, the receipt
 // waits for it.
 func (rt *router) judge(rs *routeState, from *peer, a *overlaypb.Ack) bool {
 	rc, now := rt.receipts, rt.clock.Now()
-	root := ID(a.Root)
+	root := rc.signerOf(rs, from, a)
 	switch {
-	case !rc.genuine(rs, from, a):
+	case root == nil:
 		rt.disbelieve(now)
 		return false
 	case rs.anyTaker:
 		return true
 	case rs.nearest != nil:
-		if Nearer(rs.msg.Key, rs.nearest[0].ID, root) {
+		if !rt.mayBeRoot(rs, root) {
 			rt.disbelieve(now)
 			return false
 		}
 		return true
-	case !now.Before(rc.alarmedUntil) && rc.counts.estimateSize()*idSpaceShare(rs.msg.Key, root) <= maxNearer && !rt.knowsNearer(rs.msg.Key, root):
+	case !now.Before(rc.alarmedUntil) && !rc.proofs.needed(root) &&
+		rc.counts.estimateSize()*idSpaceShare(rs.msg.Key, root.ID) <= maxNearer && !rt.knowsNearer(rs.msg.Key, root.ID):
 		return true
 	}
-	if rs.claim == nil || Nearer(rs.msg.Key, root, ID(rs.claim.Root)) {
-		rs.claim = a
+	if rs.claim == nil || Nearer(rs.msg.Key, root.ID, rs.claimant.ID) {
+		rs.claim, rs.claimant = a, root
 	}
 	rt.lookUp(rs)
 	return false
@@ -135,12 +149,12 @@ func (rt *router) lookUp(rs *routeState) {
 		if len(l.Nearest) > 0 {
 			rs.nearest = l.Nearest
 		}
-		if a := rs.claim; a != nil && (rs.nearest == nil || !Nearer(rs.msg.Key, rs.nearest[0].ID, ID(a.Root))) {
+		if a := rs.claim; a != nil && (rs.nearest == nil || rt.mayBeRoot(rs, rs.claimant)) {
 			rs.receipt = a
 			rt.finish(rs)
 			return
 		} else if a != nil {
-			rs.claim = nil
+			rs.claim, rs.claimant = nil, nil
 			rt.disbelieve(rt.clock.Now())
 		}
 		rt.nextTry(rs)

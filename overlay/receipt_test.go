@@ -63,6 +63,10 @@ func TestReceiptsOfOthersAreNotBelieved(t *testing.T) {
 		"of another key": {false, func(a *overlaypb.Ack, hop, root *actor, _ ID) {
 			a.Record, a.Signature = root.contact.Raw, root.signer.Signature(wire.DomainReceipt, receiptBytes(a.Id, hop.contact.ID))
 		}},
+		"of a client near the key": {false, func(a *overlaypb.Ack, _, root *actor, key ID) {
+			c := newRecord("lab", root.signer, nil, time.Unix(1, 0), false)
+			a.Record, a.Signature = c.Raw, root.signer.Signature(wire.DomainReceipt, receiptBytes(a.Id, key))
+		}},
 		"of the hop itself": {true, func(a *overlaypb.Ack, hop, _ *actor, _ ID) { a.Root = hop.contact.ID[:] }},
 	} {
 		l := newLab(t)

@@ -287,3 +287,13 @@ func TestAClockBehindTheAuthority(t *testing.T) {
 	s.CheckQuiet()
 	report(t, s)
 }
+
+// idSwarm returns a swarm whose ids are of a kind, and whose feeds are polled every minute.
+func idSwarm(seed uint64, ids string) *Swarm {
+	c := SwarmConfig{World: Config{Seed: seed}, Network: wire.DefaultNetwork("sim")}
+	c.Network.PollInterval, c.Network.IDs = time.Minute, ids
+	if ids == wire.CertificateIDs {
+		c.Certify(24 * time.Hour)
+	}
+	return NewSwarm(c)
+}

@@ -52,9 +52,9 @@ type follower struct {
 }
 
 func newQuiet(of *Node, e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *quiet {
-	cfg.Overlay.Founder, cfg.Firehose, cfg.FeedLayer = false, firehose.Config{}, nil
+	cfg.Overlay.Founder, cfg.Overlay.Authority, cfg.Firehose, cfg.FeedLayer = false, nil, firehose.Config{}, nil
 	cfg.Overlay.DialBackTimeout = time.Second // nobody can dial a guest
-	e.Fetcher, e.Topics = noFetcher{}, nil
+	e.Fetcher, e.Topics, e.Prover = noFetcher{}, nil, noProver{}
 	return &quiet{of: of, env: e, signer: signer, verify: verify, cfg: cfg, byKey: map[overlay.ID]*follower{}}
 }
 
@@ -280,6 +280,19 @@ func (quietApp) Deliver(scribe.Delivery) {}
 type noFetcher struct{}
 
 func (noFetcher) Fetch(env.Handle, env.Request) {}
+
+// noProver is the Prover of a quiet subscription. To find out whether members are at the addresses that they state, the
+// reader's node would have to dial those that own the feed. Only the exit could do it instead, and it can lie about owners
+// anyway.
+type noProver struct{}
+
+func (noProver) Prove(p env.Peer, done func(addr string)) {
+	addr := ""
+	if len(p.Addrs) > 0 {
+		addr = p.Addrs[0]
+	}
+	done(addr)
+}
 
 // A quietStore is the part of a node's store that one quiet subscription has.
 type quietStore struct {

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// maxCircuits bounds the circuits of one member, as middle and exit together. Each costs about 1 KiB.
+	// maxCircuits bounds the circuits of one member, as middle and exit together. Each costs about 4 KiB.
 	maxCircuits = 256
 	// maxCircuitsFromPeer bounds those that one peer opens, so that a few readers cannot take all. A reader needs one
 	// for each quiet subscription, and a middle brings those of many readers to few exits.
@@ -28,6 +28,10 @@ const (
 	// memberRate and memberBurst bound all circuits of a member together. A quiet subscription costs some 200 bytes a
 	// second, so that all circuits of a member together need a tenth of it.
 	memberRate, memberBurst = 512 << 10, 16 << 20
+	// peerRate and peerBurst bound how many circuits a second one peer may open, and how many peers that this member does not know
+	// it may be made to dial in them: otherwise a stranger could have members dial any addresses in their own name, as often
+	// as it likes. A guest talks to some dozens of members.
+	peerRate, peerBurst = 4, 512
 )
 
 // A meter measures out bytes: so many at once, and so many a second in the long run.
@@ -53,6 +57,12 @@ type link struct {
 	number uint64
 }
 
+// An opener is a peer that has opened circuits.
+type opener struct {
+	circuits int
+	work     meter // circuits opened, and peers dialled for them
+}
+
 // A circuit is what a member knows of one.
 type circuit struct {
 	ends  [2]link // towards the reader and towards the exit; an exit has only the first
@@ -62,6 +72,7 @@ type circuit struct {
 	// At the exit:
 	private *ecdh.PrivateKey // until the reader has used its public half
 	sealer  *sealer          // nil: the reader has sent nothing yet
+	dialled map[string]bool  // unknown peers to which the reader has sent something, with their addresses; at most peerBurst
 	guest   env.PeerID       // for whom the circuit speaks; "": not known yet
 	voucher []byte
 	issued  uint64 // time of the voucher
@@ -70,23 +81,27 @@ type circuit struct {
 // circuits are those that lead through this member, or end here.
 type circuits struct {
 	*common
-	guests   *guests
-	byLink   map[link]*circuit       // a middle's circuit has two entries
-	byGuest  map[env.PeerID]*circuit // of which this member is the exit
-	fromPeer map[env.PeerID]int      // circuits that each peer has opened
-	open     int
-	meter    meter // all of them
+	guests  *guests
+	byLink  map[link]*circuit       // a middle's circuit has two entries
+	byGuest map[env.PeerID]*circuit // of which this member is the exit
+	openers map[env.PeerID]*opener
+	open    int
+	meter   meter // all of them
 }
 
 var errVoucher = errors.New("no valid voucher of the guest")
 
 // onOpen opens a circuit, as the middle or as the exit.
 func (cs *circuits) onOpen(from env.PeerID, m *relaypb.Open) error {
-	first := link{from, m.Circuit}
+	first, by := link{from, m.Circuit}, cs.openers[from]
+	if by == nil {
+		by = &opener{}
+		cs.openers[from] = by
+	}
 	switch {
 	case cs.byLink[first] != nil:
 		return nil // repeated
-	case cs.node.State() != overlay.Active, cs.open >= maxCircuits, cs.fromPeer[from] >= maxCircuitsFromPeer:
+	case cs.node.State() != overlay.Active, cs.open >= maxCircuits, by.circuits >= maxCircuitsFromPeer, !by.work.allow(cs.clock.Now(), 1, peerRate, peerBurst):
 		cs.stats.Declined++
 		cs.close(cs.peer(from), m.Circuit)
 		return nil
@@ -111,7 +126,7 @@ func (cs *circuits) onOpen(from env.PeerID, m *relaypb.Open) error {
 		cs.sendMessage(exit.Peer, env.Control, &relaypb.Message{Body: &relaypb.Message_Open{Open: &relaypb.Open{Circuit: c.ends[1].number}}})
 	}
 	cs.byLink[first] = c
-	cs.fromPeer[from]++
+	by.circuits++
 	cs.open++
 	return nil
 }
@@ -185,7 +200,7 @@ func (cs *circuits) exit(c *circuit, d *relaypb.Data) error {
 		if err != nil {
 			return err
 		}
-		if v.exit != cs.self || c.guest != "" && c.guest != v.guest || v.guest == cs.self {
+		if v.exit != cs.self || c.guest != "" && c.guest != v.guest || v.guest == cs.self || !bytes.Equal(v.circuit, c.sealer.circuit) {
 			return errVoucher
 		}
 		c.guest, c.voucher, c.issued = v.guest, p.Voucher, v.issued
@@ -194,17 +209,40 @@ func (cs *circuits) exit(c *circuit, d *relaypb.Data) error {
 	if !cs.guests.fresh(c.issued) || !mayPass(p.Frame) {
 		return errVoucher
 	}
-	cs.stats.Exited++
-	to := env.Peer{ID: env.PeerID(p.Peer)}
-	if to.ID == cs.self {
+	to := cs.peer(env.PeerID(p.Peer))
+	switch {
+	case to.ID == cs.self:
+		cs.stats.Exited++
 		return cs.receive(c.guest, p.Frame)
+	case len(to.Addrs) > 0: // a contact; its record says where it is
+	case cs.mayDial(c, p):
+		for _, a := range p.Addresses {
+			to.Addrs = append(to.Addrs, string(a))
+		}
+	default:
+		cs.stats.Throttled++
+		return nil
 	}
-	for _, a := range p.Addresses {
-		to.Addrs = append(to.Addrs, string(a))
-	}
+	cs.stats.Exited++
 	m := &relaypb.Message{Body: &relaypb.Message_Forward{Forward: &relaypb.Forward{Voucher: c.voucher, Frame: p.Frame}}}
 	cs.sendMessage(to, classFor(len(p.Frame)), m)
 	return nil
+}
+
+// mayDial reports whether the receiver of a frame, whom this member does not know, may be dialled.
+func (cs *circuits) mayDial(c *circuit, p *relaypb.Passage) bool {
+	where := string(p.Peer) + string(bytes.Join(p.Addresses, nil))
+	if len(p.Addresses) == 0 || c.dialled[where] {
+		return true
+	}
+	if !cs.openers[c.ends[0].peer].work.allow(cs.clock.Now(), 1, peerRate, peerBurst) {
+		return false
+	}
+	if c.dialled == nil || len(c.dialled) >= peerBurst {
+		c.dialled = map[string]bool{}
+	}
+	c.dialled[where] = true
+	return true
 }
 
 // sendGuest sends a frame of this node to a guest whose exit it is, and reports whether it is.
@@ -259,6 +297,11 @@ func (cs *circuits) expire(now time.Time) {
 			cs.forget(c)
 		}
 	}
+	for peer, by := range cs.openers {
+		if by.circuits == 0 && now.Sub(by.work.at) > circuitIdle {
+			delete(cs.openers, peer)
+		}
+	}
 }
 
 // forget drops a circuit, unless it was dropped before.
@@ -272,7 +315,5 @@ func (cs *circuits) forget(c *circuit) {
 		delete(cs.byGuest, c.guest)
 	}
 	cs.open--
-	if cs.fromPeer[c.ends[0].peer]--; cs.fromPeer[c.ends[0].peer] == 0 {
-		delete(cs.fromPeer, c.ends[0].peer)
-	}
+	cs.openers[c.ends[0].peer].circuits--
 }

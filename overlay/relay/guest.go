@@ -14,6 +14,8 @@ const (
 	// maxGuests bounds the guests of other exits that one node knows. Frames of further ones are dropped, and the guest
 	// asks other members.
 	maxGuests = 1024
+	// maxGuestsFromExit bounds those of one exit, so that no exit can take the room of all. It has no more circuits.
+	maxGuestsFromExit = maxCircuits
 	// guestIdle is how long a guest may be silent before it is forgotten. A client of this node speaks every 15 s.
 	guestIdle = 5 * time.Minute
 	// maxVoucherAge bounds how long an exit can speak for a guest that has left it, and how far clocks may differ.
@@ -35,10 +37,12 @@ type guests struct {
 	byID map[env.PeerID]*guest
 }
 
-// A voucher is a guest's statement which exit speaks for it.
+// A voucher is a guest's statement which exit speaks for it. All members that the guest talks to see it, so the exit
+// accepts it in the guest's own circuit only.
 type voucher struct {
 	guest, exit env.PeerID
 	issued      uint64
+	circuit     []byte
 }
 
 // openVoucher verifies a voucher.
@@ -54,7 +58,7 @@ func (g *guests) openVoucher(raw []byte) (v voucher, err error) {
 	if m.TimeMs > wire.MaxMillis {
 		return v, errVoucher
 	}
-	return voucher{wire.PeerIDOf(signed.Key), env.PeerID(m.Exit), m.TimeMs}, nil
+	return voucher{wire.PeerIDOf(signed.Key), env.PeerID(m.Exit), m.TimeMs, m.Circuit}, nil
 }
 
 // fresh reports whether a voucher of a time is valid now.
@@ -77,7 +81,7 @@ func (g *guests) onForward(from env.PeerID, m *relaypb.Forward) error {
 	}
 	known := g.byID[v.guest]
 	switch {
-	case known == nil && len(g.byID) >= maxGuests:
+	case known == nil && (len(g.byID) >= maxGuests || g.fromExit(from) >= maxGuestsFromExit):
 		g.stats.Declined++
 		return nil
 	case known == nil:
@@ -91,6 +95,16 @@ func (g *guests) onForward(from env.PeerID, m *relaypb.Forward) error {
 		g.stats.Garbage++
 	}
 	return nil
+}
+
+// fromExit returns the number of guests of an exit.
+func (g *guests) fromExit(exit env.PeerID) (n int) {
+	for _, known := range g.byID {
+		if known.exit == exit {
+			n++
+		}
+	}
+	return n
 }
 
 // send sends a frame to a guest, and reports whether the peer is one.

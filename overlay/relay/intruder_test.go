@@ -1,7 +1,12 @@
 package relay_test
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/ecdh"
 	"crypto/ed25519"
+	"crypto/hpke"
+	"encoding/binary"
 	"slices"
 	"testing"
 	"time"
@@ -161,26 +166,25 @@ func TestCircuitsAreThrottled(t *testing.T) {
 // An exit speaks only for guests that have said so, lately and to this exit, and brings frames of few layers.
 func TestAnExitSpeaksOnlyForItsGuests(t *testing.T) {
 	t.Parallel()
-	probe := wire.AppendFrame(nil, wire.Overlay, &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{Nonce: 1}}})
 	for _, c := range []struct {
 		what    string
 		valid   bool
 		voucher func(in *intruder, guest *wire.Signer, v *relaypb.Voucher) []byte
 		frame   []byte
 	}{
-		{"a voucher", true, nil, probe},
+		{"a voucher", true, nil, probe()},
 		{"for another exit", false, func(in *intruder, guest *wire.Signer, v *relaypb.Voucher) []byte {
 			v.Exit = []byte(in.target().ID())
 			return guest.Sign(wire.DomainGuest, wire.Encode(v)).Raw
-		}, probe},
+		}, probe()},
 		{"an old one", false, func(_ *intruder, guest *wire.Signer, v *relaypb.Voucher) []byte {
 			v.TimeMs -= uint64(61 * time.Minute / time.Millisecond)
 			return guest.Sign(wire.DomainGuest, wire.Encode(v)).Raw
-		}, probe},
+		}, probe()},
 		{"a forged one", false, func(in *intruder, _ *wire.Signer, v *relaypb.Voucher) []byte {
 			victim := in.swarm.Peers()[2].Key().Public().(ed25519.PublicKey)
 			return wire.Envelope(victim, wire.Encode(v), make([]byte, ed25519.SignatureSize))
-		}, probe},
+		}, probe()},
 		{"an order to poll", false, nil, wire.AppendFrame(nil, wire.Wedge, &overlaypb.Message{})},
 		{"another circuit", false, nil, wire.AppendFrame(nil, wire.Relay, open(1, nil))},
 		{"no frame", false, nil, []byte("frame")},
@@ -200,6 +204,163 @@ func TestAnExitSpeaksOnlyForItsGuests(t *testing.T) {
 		if answered != c.valid || (st.Guests == 1) != c.valid || (st.Garbage+st.Declined == 0) != c.valid {
 			t.Errorf("%s: answered %v, %+v", c.what, answered, st)
 		}
+	}
+}
+
+// A reading is the reader's end of a circuit whose exit is the target.
+type reading struct {
+	*intruder
+	circuit      uint64
+	encapsulated []byte
+	secret       []byte // of the circuit, for vouchers
+	sealing      cipher.AEAD
+	sent         uint64
+}
+
+// read opens a circuit to the target.
+func (in *intruder) read(t *testing.T, circuit uint64) *reading {
+	t.Helper()
+	in.heard = nil
+	in.send(open(circuit, nil))
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	opened, err := wire.NewVerifier(in.network).Open(wire.DomainRelay, in.heard[0].GetOpened().GetKey())
+	must(err)
+	key, err := hpke.DHKEM(ecdh.X25519()).NewPublicKey(opened.Payload)
+	must(err)
+	r := &reading{intruder: in, circuit: circuit}
+	encapsulated, context, err := hpke.NewSender(key, hpke.HKDFSHA256(), hpke.ExportOnly(), []byte("tidings relay 1"))
+	must(err)
+	r.encapsulated = encapsulated
+	r.secret, err = context.Export("voucher", 32)
+	must(err)
+	to, err := context.Export("to the exit", 32)
+	must(err)
+	block, err := aes.NewCipher(to)
+	must(err)
+	r.sealing, err = cipher.NewGCM(block)
+	must(err)
+	return r
+}
+
+// voucher lets the target speak for a guest in this circuit.
+func (r *reading) voucher(guest *wire.Signer) []byte {
+	return guest.Sign(wire.DomainGuest, wire.Encode(&relaypb.Voucher{
+		Exit: []byte(r.target().ID()), TimeMs: uint64(r.swarm.Now().UnixMilli()), Circuit: r.secret,
+	})).Raw
+}
+
+// seal returns a sealed frame.
+func (r *reading) seal(p *relaypb.Passage) *relaypb.Message {
+	plain := wire.Encode(p)
+	plain = append(binary.BigEndian.AppendUint32(nil, uint32(len(plain))), plain...)
+	size := 1024
+	if len(plain) <= 256 {
+		size = 256
+	}
+	plain = append(plain, make([]byte, size-len(plain))...)
+	r.sent++
+	nonce := binary.BigEndian.AppendUint64(make([]byte, 4), r.sent)
+	return &relaypb.Message{Body: &relaypb.Message_Data{Data: &relaypb.Data{
+		Circuit: r.circuit, Encapsulated: r.encapsulated, Number: r.sent, Sealed: r.sealing.Seal(nil, nonce, plain, nil),
+	}}}
+}
+
+func guestOf(in *intruder, n byte) *wire.Signer {
+	return wire.NewSigner(ed25519.NewKeyFromSeed(slices.Repeat([]byte{n}, ed25519.SeedSize)), in.network)
+}
+
+func probe() []byte {
+	return wire.AppendFrame(nil, wire.Overlay, &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{Nonce: 1}}})
+}
+
+// All members that a guest talks to see its voucher. None of them can use it in a circuit of its own, and so speak for the
+// guest and get what is meant for it.
+func TestVouchersCannotBeStolen(t *testing.T) {
+	t.Parallel()
+	in := intrude()
+	guest, other := guestOf(in, 9), in.swarm.Peers()[2].Peer()
+	victim := in.read(t, 1)
+	voucher := victim.voucher(guest)
+	in.send(victim.seal(&relaypb.Passage{Peer: []byte(other.ID), Voucher: voucher, Frame: probe()}))
+	if st := in.stats(); st.Exited < 2 || st.Garbage > 0 {
+		t.Fatalf("the guest: %+v", st)
+	}
+	before := in.stats().Exited
+	thief := in.read(t, 2)
+	in.send(thief.seal(&relaypb.Passage{Peer: []byte(other.ID), Voucher: voucher, Frame: probe()}))
+	if st := in.stats(); st.Exited != before || st.Garbage != 1 {
+		t.Errorf("the thief: %+v", st)
+	}
+}
+
+// A middle that repeats a frame makes the exit send nothing.
+func TestAnExitSendsAFrameOnce(t *testing.T) {
+	t.Parallel()
+	in := intrude()
+	r := in.read(t, 1)
+	m := r.seal(&relaypb.Passage{Peer: []byte(in.swarm.Peers()[2].ID()), Voucher: r.voucher(guestOf(in, 9)), Frame: probe()})
+	in.send(m)
+	before := in.stats()
+	if in.send(m, m, m); before.Exited == 0 || in.stats().Exited != before.Exited || in.stats().Garbage != 3 {
+		t.Errorf("%+v, then %+v", before, in.stats())
+	}
+}
+
+// A stranger can neither make an exit dial any number of addresses nor have it make any number of keys.
+func TestAStrangerHasMembersDialFew(t *testing.T) {
+	t.Parallel()
+	in := intrude()
+	r := in.read(t, 1)
+	p := &relaypb.Passage{Peer: []byte("nobody"), Addresses: [][]byte{[]byte("address")}, Voucher: r.voucher(guestOf(in, 9)), Frame: probe()}
+	for i := range byte(20) {
+		var frames []*relaypb.Message
+		for j := range byte(100) {
+			p.Addresses[0] = []byte{i, j}
+			frames = append(frames, r.seal(p))
+		}
+		in.send(frames...)
+	}
+	if st := in.stats(); st.Exited < 500 || st.Exited > 540 || st.Exited+st.Throttled != 2000 {
+		t.Errorf("%+v", st)
+	}
+	p.Addresses[0] = []byte{0, 0} // it was dialled before
+	before := in.stats().Exited
+	if in.send(r.seal(p)); in.stats().Exited != before+1 {
+		t.Errorf("an address again: %+v", in.stats())
+	}
+	in.heard = nil
+	for i := range uint64(100) {
+		in.send(open(i+2, nil), &relaypb.Message{Body: &relaypb.Message_Close{Close: &relaypb.Close{Circuit: i + 2}}})
+	}
+	opened := slices.DeleteFunc(in.heard, func(m *relaypb.Message) bool { return m.GetOpened() == nil })
+	if len(opened) < 20 || len(opened) > 50 {
+		t.Errorf("%d circuits opened in ten seconds", len(opened))
+	}
+	in.swarm.World.Run(10 * time.Minute)
+	in.heard = nil
+	in.send(open(1, nil))
+	if len(in.heard) != 1 || in.heard[0].GetOpened() == nil {
+		t.Errorf("ten minutes later: %v", in.heard)
+	}
+}
+
+// No exit takes the room that a member has for guests.
+func TestAnExitHasSomeGuests(t *testing.T) {
+	t.Parallel()
+	in := intrude()
+	for i := range 300 {
+		seed := binary.BigEndian.AppendUint64(make([]byte, 24), uint64(i))
+		guest := wire.NewSigner(ed25519.NewKeyFromSeed(seed), in.network)
+		v := &relaypb.Voucher{Exit: []byte(in.ID()), TimeMs: uint64(in.swarm.Now().UnixMilli())}
+		in.send(forward(guest.Sign(wire.DomainGuest, wire.Encode(v)).Raw, probe()))
+	}
+	if st := in.stats(); st.Guests != 256 || st.Declined != 44 {
+		t.Errorf("%+v", st)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// maxEnvelope bounds the envelopes of keys and vouchers in bytes. Both are a third of it.
+	// maxEnvelope bounds the envelopes of keys and vouchers in bytes. Both are about a third of it.
 	maxEnvelope = 512
 	// maxPeerID bounds a peer id, which has 38 bytes.
 	maxPeerID = 64

@@ -57,7 +57,7 @@ const checkInterval = 5 * time.Second
 func New(e env.Env, signer *wire.Signer, verify wire.Verifier, receive func(from env.PeerID, frame []byte) error) *Relay {
 	c := &common{clock: e.Clock, net: e.Network, rand: e.Rand, signer: signer, verify: wire.NewCachingVerifier(verify, 4*maxGuests), self: signer.PeerID(), receive: receive}
 	r := &Relay{common: c, tunnels: &tunnels{common: c}, guests: &guests{common: c, byID: map[env.PeerID]*guest{}}}
-	r.circuits = &circuits{common: c, guests: r.guests, byLink: map[link]*circuit{}, byGuest: map[env.PeerID]*circuit{}, fromPeer: map[env.PeerID]int{}}
+	r.circuits = &circuits{common: c, guests: r.guests, byLink: map[link]*circuit{}, byGuest: map[env.PeerID]*circuit{}, openers: map[env.PeerID]*opener{}}
 	return r
 }
 
@@ -76,7 +76,7 @@ func (r *Relay) Send(to env.Peer, class env.Class, frame []byte) {
 // Next returns the time at which something is due.
 func (r *Relay) Next() time.Time {
 	switch {
-	case len(r.circuits.byLink)+len(r.guests.byID)+len(r.tunnels.list) == 0:
+	case len(r.circuits.openers)+len(r.guests.byID)+len(r.tunnels.list) == 0:
 		return time.Time{}
 	case r.checkAt.IsZero():
 		return env.AtOnce

@@ -41,6 +41,7 @@ func classOf(n int) int {
 var (
 	errTooLarge = errors.New("the frame is larger than a circuit carries")
 	errSealed   = errors.New("the frame was not sealed by the other end of the circuit")
+	errReplayed = errors.New("the frame has come before, or too many have overtaken it")
 )
 
 // newKey returns an X25519 key from a node's random source.
@@ -74,8 +75,14 @@ func (k sender) ECDH(*ecdh.PublicKey) ([]byte, error) { return k.ephemeral.ECDH(
 // they may be lost and overtake each other, which HPKE's own contexts do not allow for.
 type sealer struct {
 	sealing, opening cipher.AEAD
+	circuit          []byte // what vouchers name this circuit by
 	sent             uint64
+	seen             [replayWindow]uint64 // the highest number opened so far of each remainder
 }
+
+// replayWindow is how many frames may overtake one that is still accepted. A frame that comes again is dropped: otherwise
+// a middle could repeat it, and find the feed by watching which members are suddenly asked a hundred times.
+const replayWindow = 256
 
 // contextInfo separates these keys from all others that HPKE makes of the same secrets.
 const contextInfo = "tidings relay 1"
@@ -87,6 +94,10 @@ func newSealer(encapsulated []byte, own ecdh.KeyExchanger, reader bool) (*sealer
 		return nil, err
 	}
 	context, err := hpke.NewRecipient(encapsulated, key, hpke.HKDFSHA256(), hpke.ExportOnly(), []byte(contextInfo))
+	if err != nil {
+		return nil, err
+	}
+	circuit, err := context.Export("voucher", 32)
 	if err != nil {
 		return nil, err
 	}
@@ -104,10 +115,10 @@ func newSealer(encapsulated []byte, own ecdh.KeyExchanger, reader bool) (*sealer
 			return nil, err
 		}
 	}
-	if reader {
-		return &sealer{sealing: aeads[0], opening: aeads[1]}, nil
+	if !reader {
+		aeads[0], aeads[1] = aeads[1], aeads[0]
 	}
-	return &sealer{sealing: aeads[1], opening: aeads[0]}, nil
+	return &sealer{sealing: aeads[0], opening: aeads[1], circuit: circuit}, nil
 }
 
 func nonce(number uint64) []byte {
@@ -129,10 +140,15 @@ func (s *sealer) seal(p *relaypb.Passage) (*relaypb.Data, error) {
 
 // open returns the passage in a sealed frame.
 func (s *sealer) open(d *relaypb.Data) (*relaypb.Passage, error) {
+	seen := &s.seen[d.Number%replayWindow]
+	if d.Number <= *seen {
+		return nil, errReplayed
+	}
 	plain, err := s.opening.Open(nil, nonce(d.Number), d.Sealed, nil)
 	if err != nil {
 		return nil, errSealed
 	}
+	*seen = d.Number
 	return unpad(plain)
 }
 

@@ -117,9 +117,6 @@ func TestSealedFramesHaveFewSizes(t *testing.T) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 		wire.AppendFrame(nil, wire.Relay, &relaypb.Message{Body: &relaypb.Message_Data{Data: d}}) // panics if it is too large
-		if got, err := exit.open(d); err != nil || !proto.Equal(got, p) {
-			t.Errorf("%d bytes: %v", n, err)
-		}
 		if _, err := reader.open(d); !errors.Is(err, errSealed) {
 			t.Errorf("%d bytes came back: %v", n, err)
 		}
@@ -127,9 +124,44 @@ func TestSealedFramesHaveFewSizes(t *testing.T) {
 		if _, err := exit.open(d); !errors.Is(err, errSealed) {
 			t.Errorf("%d changed bytes: %v", n, err)
 		}
+		d.Sealed[n%len(d.Sealed)]--
+		if got, err := exit.open(d); err != nil || !proto.Equal(got, p) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
 	}
 	if len(seen) != len(sizes) {
 		t.Errorf("sizes %v, want %d", seen, len(sizes))
+	}
+}
+
+// Each frame counts once. It may be late, but not very late.
+func TestFramesAreNotRepeated(t *testing.T) {
+	reader, exit := pair(t, rand.New(rand.NewPCG(11, 12)))
+	var frames []*relaypb.Data
+	for range replayWindow + 2 {
+		d, err := reader.seal(&relaypb.Passage{Frame: []byte("frame")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		frames = append(frames, d)
+	}
+	for _, i := range []int{1, 0, replayWindow, 2, replayWindow - 1} {
+		if _, err := exit.open(frames[i]); err != nil {
+			t.Errorf("frame %d: %v", i, err)
+		}
+		if _, err := exit.open(frames[i]); !errors.Is(err, errReplayed) {
+			t.Errorf("frame %d again: %v", i, err)
+		}
+	}
+	late := frames[3]
+	if _, err := exit.open(frames[replayWindow+1]); err != nil { // takes the place of frame 1
+		t.Error(err)
+	}
+	if _, err := exit.open(frames[1]); !errors.Is(err, errReplayed) {
+		t.Errorf("an old frame after a new one: %v", err)
+	}
+	if _, err := exit.open(late); err != nil {
+		t.Errorf("a late frame: %v", err)
 	}
 }
 

@@ -520,6 +520,7 @@ type Voucher struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Exit          []byte                 `protobuf:"bytes,1,opt,name=exit,proto3" json:"exit,omitempty"` // peer id
 	TimeMs        uint64                 `protobuf:"varint,2,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
+	Circuit       []byte                 `protobuf:"bytes,3,opt,name=circuit,proto3" json:"circuit,omitempty"` // a secret that HPKE exports to the reader and the exit; nobody can use the voucher in another circuit
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -566,6 +567,13 @@ func (x *Voucher) GetTimeMs() uint64 {
 		return x.TimeMs
 	}
 	return 0
+}
+
+func (x *Voucher) GetCircuit() []byte {
+	if x != nil {
+		return x.Circuit
+	}
+	return nil
 }
 
 // Return brings a frame for a guest to the exit that speaks for it.
@@ -654,10 +662,11 @@ const file_relay_proto_rawDesc = "" +
 	"\x05frame\x18\x04 \x01(\fR\x05frame\"9\n" +
 	"\aForward\x12\x18\n" +
 	"\avoucher\x18\x01 \x01(\fR\avoucher\x12\x14\n" +
-	"\x05frame\x18\x02 \x01(\fR\x05frame\"6\n" +
+	"\x05frame\x18\x02 \x01(\fR\x05frame\"P\n" +
 	"\aVoucher\x12\x12\n" +
 	"\x04exit\x18\x01 \x01(\fR\x04exit\x12\x17\n" +
-	"\atime_ms\x18\x02 \x01(\x04R\x06timeMs\"4\n" +
+	"\atime_ms\x18\x02 \x01(\x04R\x06timeMs\x12\x18\n" +
+	"\acircuit\x18\x03 \x01(\fR\acircuit\"4\n" +
 	"\x06Return\x12\x14\n" +
 	"\x05guest\x18\x01 \x01(\fR\x05guest\x12\x14\n" +
 	"\x05frame\x18\x02 \x01(\fR\x05frameB\x1fZ\x1dtidings/overlay/relay/relaypbb\x06proto3"
