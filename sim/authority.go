@@ -52,9 +52,7 @@ func (a *Authority) Certify(peer env.PeerID, now time.Time) []byte {
 // Revocations implements overlay.Authority.
 func (a *Authority) Revocations(renewer overlay.ID) []byte {
 	r := overlay.Revocations{Number: a.Number, Renewers: []overlay.ID{renewer}}
-	for _, p := range slices.Sorted(maps.Keys(a.Refused)) {
-		r.Revoked = append(r.Revoked, p)
-	}
+	r.Revoked = slices.Sorted(maps.Keys(a.Refused))
 	raw, err := r.Sign(a.signer)
 	if err != nil {
 		panic(err)

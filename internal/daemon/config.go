@@ -36,7 +36,7 @@ type Authority interface {
 // A World stands between a node and the real one.
 type World interface {
 	// Env returns the interfaces that the node gets in place of the real ones. signer has the node's key.
-	Env(real env.Env, signer *wire.Signer) env.Env
+	Env(e env.Env, signer *wire.Signer) env.Env
 	// Answer returns what the node gets in place of an origin's answer. It is called from any goroutine.
 	Answer(h env.Handle, a env.Answer) env.Answer
 }

@@ -186,7 +186,9 @@ func (n *feedApp) HandOver(key overlay.ID, head *feed.Head, found []feed.Item, k
 
 func (n *feedApp) Look(key overlay.ID, url string) bool { return n.Corona.Look(key, url) }
 
-func (n *feedApp) Contested(key overlay.ID, items []difference.Version) { n.Corona.Contested(key, items) }
+func (n *feedApp) Contested(key overlay.ID, items []difference.Version) {
+	n.Corona.Contested(key, items)
+}
 
 func (n *feedApp) Interval(state []byte) (interval time.Duration, ok bool) {
 	s, err := corona.ParseState(state)

@@ -50,7 +50,7 @@ type Result struct {
 	Missing  int            `json:"missing"`   // of these, at the end
 	SlowestS float64        `json:"slowest_s"` // longest time from an origin to a reader
 	Forged   map[string]int `json:"forged"`    // pairs of a reader and a forged item, by what was said of it at the end
-	Polls    float64        `json:"polls"`    // of the web server while they lied, divided by those of the readers alone
+	Polls    float64        `json:"polls"`     // of the web server while they lied, divided by those of the readers alone
 	Told     int            `json:"told"`      // readers' feeds with a forged item, or with a problem, of which the reader is told
 	Deceived int            `json:"deceived"`  // readers' feeds with a forged item of which nothing is said
 }
