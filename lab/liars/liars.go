@@ -166,7 +166,6 @@ func (o *origins) url(f int) string { return o.base + strconv.Itoa(f) }
 type process struct {
 	cmd        *exec.Cmd
 	http, peer string
-	dir        string
 }
 
 // start starts a node and waits for its addresses.
