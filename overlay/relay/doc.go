@@ -13,8 +13,9 @@
 // # Keys
 //
 // The reader and the exit agree on keys by HPKE (RFC 9180): the exit makes an X25519 key for each circuit, signs it with
-// its identity, and sends it through the middle, which cannot replace it. A guest signs a voucher that names the exit.
-// Without it nobody could speak for the guest, and with it an exit can speak for nobody else.
+// its identity, and sends it through the middle, which cannot replace it. A guest signs a voucher that names the exit and a
+// secret of the circuit, which only the two ends know until then. Members believe an exit only with it, and the exit believes it
+// only in that circuit, since all members that the guest talks to have a copy.
 //
 // # Failures
 //
