@@ -261,12 +261,8 @@ func (j *join) nextToAsk() (best env.Peer, ok bool) {
 
 // idOf returns the id of a peer that the node has asked. Its record may be in the pool only.
 func (j *join) idOf(peer env.PeerID) ID {
-	if j.Contact(peer) == nil {
-		for _, c := range j.pool.members {
-			if c.Peer.ID == peer {
-				return c.ID
-			}
-		}
+	if c := j.pool.of(peer); c != nil && j.Contact(peer) == nil {
+		return c.ID
 	}
 	return j.IDOf(peer)
 }

@@ -246,6 +246,11 @@ func (n *Node) Receive(from env.PeerID, body []byte) error {
 	if p == nil {
 		p = n.ensurePeer(from)
 	}
+	if p.contact == nil && n.IDsCost() {
+		if c := n.askedContact(from, m); c != nil {
+			p = n.ensureContact(c) // the record was forgotten while the answer was on its way
+		}
+	}
 	if !n.accepts(p, body) {
 		return nil
 	}

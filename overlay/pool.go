@@ -64,6 +64,16 @@ func (pl *pool) add(self, by ID, contacts []*Contact) {
 	}
 }
 
+// of returns the record of a peer, or nil if it is not in the pool.
+func (pl *pool) of(peer env.PeerID) *Contact {
+	for _, c := range pl.members {
+		if c.Peer.ID == peer {
+			return c
+		}
+	}
+	return nil
+}
+
 // farthest returns the position of the member that is farthest from an id.
 func (pl *pool) farthest(from ID) (at int) {
 	for i, c := range pl.members {

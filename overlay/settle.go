@@ -7,6 +7,7 @@ import (
 
 	"tidings/internal/env"
 	"tidings/internal/wire"
+	"tidings/overlay/overlaypb"
 )
 
 // slotRetry is the time after which a node asks again for a place that another member had.
@@ -83,6 +84,18 @@ func (n *Node) chooseSlot() bool {
 
 // FirstSlot returns the slot that a node tries first.
 func FirstSlot(peer env.PeerID) int { return int(peer[len(peer)-1]) % slots }
+
+// askedContact returns the record under which a peer was asked, if a message is its answer.
+func (n *Node) askedContact(from env.PeerID, m *overlaypb.Message) *Contact {
+	answer := m.GetNearby()
+	if answer == nil {
+		return nil
+	}
+	if q, ok := n.lookups.queries[answer.Nonce]; ok && q.member.contact.Peer.ID == from {
+		return q.member.contact
+	}
+	return n.pool.of(from)
+}
 
 // accepts reports whether a message of a peer counts. Messages of members that have no right to be one, or have not
 // proven their addresses yet, do not.

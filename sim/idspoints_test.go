@@ -23,7 +23,7 @@ func TestEntryPointsAreKnownByTheirKeys(t *testing.T) {
 		s.World.Run(15 * time.Minute)
 		for _, n := range []*Peer{p, client} {
 			if e := n.entryPoints(); e.Doubtful() || e.Answering != 2 || e.Known != 2 {
-				t.Errorf("%s ids: honest entry points: %+v", ids, e)
+				t.Errorf("%s ids: host %d (%v) honest entry points: %+v", ids, n.Index(), n.node.Overlay.State(), e)
 			}
 		}
 		if p.node.Overlay.State() != overlay.Active || p.node.Overlay.ID() != p.id {
