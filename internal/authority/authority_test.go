@@ -72,7 +72,7 @@ func TestMembersAreAdmittedAndRevoked(t *testing.T) {
 	}
 }
 
-// What an authority signs, members accept.
+// Members accept the certificates and lists that an authority signs.
 func TestSigning(t *testing.T) {
 	d, _ := create(t)
 	n := wire.DefaultNetwork("club")
