@@ -154,5 +154,8 @@ func (b *base) Self() *Contact { return b.self }
 // State returns the stage of the node's membership.
 func (b *base) State() State { return b.state }
 
+// Parameters returns the parameters of the node's network.
+func (b *base) Parameters() wire.Network { return b.cfg.Network }
+
 // Network returns the name of the node's network, which is part of every id and key.
 func (b *base) Network() string { return b.cfg.Network.Name }

@@ -117,7 +117,7 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, app A
 		return nil, err
 	}
 	n.Relay.Serve(n.Overlay)
-	n.quiet = newQuiet(n, e, signer, verify, cfg)
+	n.quiet = newQuiet(n, e, signer, verify)
 	n.layers = append(n.layers, n.Relay, n.quiet)
 	return n, n.quiet.load()
 }

@@ -40,7 +40,6 @@ type quiet struct {
 	env    env.Env
 	signer *wire.Signer
 	verify wire.Verifier
-	cfg    Config
 	byKey  map[overlay.ID]*follower
 }
 
@@ -51,11 +50,16 @@ type follower struct {
 	renewAt time.Time // while the feed is unheard, the next check of its circuit
 }
 
-func newQuiet(of *Node, e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *quiet {
-	cfg.Overlay.Founder, cfg.Overlay.Authority, cfg.Firehose, cfg.FeedLayer = false, nil, firehose.Config{}, nil
-	cfg.Overlay.DialBackTimeout = time.Second // nobody can dial a guest
+func newQuiet(of *Node, e env.Env, signer *wire.Signer, verify wire.Verifier) *quiet {
 	e.Fetcher, e.Topics, e.Prover = noFetcher{}, nil, noProver{}
-	return &quiet{of: of, env: e, signer: signer, verify: verify, cfg: cfg, byKey: map[overlay.ID]*follower{}}
+	return &quiet{of: of, env: e, signer: signer, verify: verify}
+}
+
+// guestConfig returns the configuration of a guest. Nobody can dial it.
+func guestConfig(network wire.Network) Config {
+	cfg := DefaultConfig(network)
+	cfg.Overlay.DialBackTimeout = time.Second
+	return cfg
 }
 
 // The store's keys of quiet subscriptions. The key of the feed follows the prefix, and then the key that the record has
@@ -133,9 +137,12 @@ func (q *quiet) open(key overlay.ID) (*follower, error) {
 	})
 	e := q.env
 	e.Network, e.Store, e.Log = f.tunnel, quietStore{e.Store, key}, e.Log.With("subscription", "quiet")
-	if err := f.build(e, signer, q.verify, q.cfg, f.app); err != nil {
+	if err := f.build(e, signer, q.verify, guestConfig(q.of.Overlay.Parameters()), f.app); err != nil {
 		f.tunnel.Close()
 		return nil, err
+	}
+	if q.byKey == nil {
+		q.byKey = map[overlay.ID]*follower{}
 	}
 	q.byKey[key] = f
 	return f, nil
@@ -180,7 +187,7 @@ const minRenewal = 5 * time.Minute
 // interval: its exit may keep everything to itself.
 func (q *quiet) renew(f *follower, now time.Time) {
 	if f.unheard && !f.renewAt.After(now) {
-		interval := max(q.cfg.Feeds.PollInterval, minRenewal)
+		interval := max(q.of.Overlay.Parameters().PollInterval, minRenewal)
 		f.tunnel.Renew(interval * 3 / 4)
 		f.renewAt = now.Add(interval)
 	}

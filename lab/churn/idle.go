@@ -53,5 +53,5 @@ func (r *IdleResult) Describe() (string, int) { return r.Scenario, r.Nodes }
 
 // Marks implements Report.
 func (r *IdleResult) Marks(*Result) []mark.Mark {
-	return []mark.Mark{mark.AtMost("heap of a node", "B", float64(r.BytesPerNode), 44<<10)}
+	return []mark.Mark{mark.AtMost("heap of a node", "B", float64(r.BytesPerNode), 40<<10)}
 }
