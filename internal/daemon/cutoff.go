@@ -70,6 +70,6 @@ func addCircuit(c *proxy.Channel, n *node.Node, s feedtree.Subscription) {
 	connected, quiet := n.Quiet(s.Key)
 	if c.Quiet = quiet; quiet && !connected && (c.State == proxy.StateOK || c.State == proxy.StateNew || c.State == proxy.StateCutOff) {
 		c.State, c.Since = proxy.StateCutOff, proxy.OptionalTime(s.Heard)
-		c.Error = "this node looks for two other members that stand between it and the feed; the network must have at least three members"
+		c.Error = "this node looks for two other members that stand between it and the feed; the network must have at least five members"
 	}
 }
