@@ -37,8 +37,6 @@ var skippedBlocks = []skippedBlock{
 	{"docs/guide/operations.md", "location ~", "a part of nginx's configuration"},
 	{"docs/guide/settings.md", "poll-interval =", "a line of a configuration file; settings_test.go reads such"},
 
-	{"docs/guide/networks.md", "tidings network create club", "the page has begun another network; endtoend_authority_test.go founds this one"},
-	{"docs/guide/networks.md", "tidings network admit", "the peer id is that of another node; endtoend_authority_test.go admits one"},
 	{"docs/guide/install.md", "packaging/release.sh", "builds packages, as make packages does"},
 	{"docs/guide/install.md", "schtasks ", "a command of Windows"},
 

@@ -45,6 +45,7 @@ var help = map[string]string{
 	"corona.Stats.Strangers":       "Observations dropped: too old, from a node that cannot have a rank, or sent by another node.",
 	"corona.Stats.Unchanged":       "Answers to polls without anything new (304, or the same document).",
 	"corona.Stats.Unlisted":        "Orders to a wedge that could not be given.",
+	"corona.Stats.Unstored":        "Times that signed grants could not be stored, and were not sent.",
 	"corona.Stats.Updates":         "Documents with something new for a feed that this node leads.",
 	"corona.Stats.UpdatesReported": "Answers to polls with something new for another node.",
 	"corona.Stats.Verified":        "Documents fetched because such a poller has reported news.",
