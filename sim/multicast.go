@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,7 +38,7 @@ type multicast struct {
 	from        *Peer
 	deliveredIn map[*Peer]int      // life of the subscriber in which it got the message
 	atRoot      bool               // the root has the message
-	paths       map[*Peer]treePath // from each subscriber, at the time of publishing
+	paths       map[*Peer]treePath // from each subscriber, at the time of publishing; without those that were disturbed
 	settled     bool
 }
 
@@ -90,6 +91,9 @@ func (s *Swarm) Publish(from *Peer, g overlay.ID, size int) {
 	payload = append(payload, make([]byte, max(size-len(payload), 0))...)
 	s.multicasts.messages = append(s.multicasts.messages, l)
 	from.Do(func() { from.node.Scribe.Publish(g, payload, func(ok bool) { l.atRoot = ok }) })
+	s.After(transitTime, func() {
+		maps.DeleteFunc(l.paths, func(_ *Peer, path treePath) bool { return disturbed(path.above, l.sentAt) })
+	})
 	s.After(settleTime, func() {
 		s.checkDelivery(l)
 		l.settled, l.paths = true, nil
@@ -110,7 +114,7 @@ func (s *Swarm) checkDelivery(l *multicast) {
 		switch {
 		case s.multicasts.has(p, l):
 			s.multicasts.stats.Delivered++
-		case !l.atRoot || !l.paths[p].complete || disturbed(l.paths[p].above, l.sentAt) ||
+		case !l.atRoot || !l.paths[p].complete ||
 			s.excused(l.sentAt, p, l.from) || s.excused(l.sentAt, l.paths[p].above...):
 			s.multicasts.stats.Excused++
 		default:
@@ -146,12 +150,10 @@ func (s *Swarm) pathToRoot(p *Peer, g overlay.ID) (above []*Peer, complete bool)
 	return above, root != nil
 }
 
-// disturbed reports whether a node on a path died while a message could be in transit, or so
-// shortly before that others did not know.
+// disturbed reports whether a node on a path died since a message was sent, or so shortly before that
+// others did not know. It is asked when the message has arrived, for a node may die again later.
 func disturbed(above []*Peer, sent time.Time) bool {
-	return slices.ContainsFunc(above, func(q *Peer) bool {
-		return q.diedAt.After(sent.Add(-detectionTime)) && q.diedAt.Before(sent.Add(transitTime))
-	})
+	return slices.ContainsFunc(above, func(q *Peer) bool { return q.diedAt.After(sent.Add(-detectionTime)) })
 }
 
 // transitTime is how long a message may take from its publisher to its last subscriber while frames
