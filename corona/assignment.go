@@ -40,6 +40,7 @@ type extra struct {
 	allowedAt    env.Moment // when the next poll is due by count; a poll may come up to maxAhead intervals earlier
 	staleDigest  uint64     // digest of a lagging replica's document and head, which are no news; 0: none
 	staleSince   env.Moment // when the sequencer answered the report of that document
+	inFull       bool       // the next poll fetches the document even if the log has it, because this node was to look
 	pageWatch    *pageWatch // nil: the channel is a feed, or was not fetched yet
 }
 

@@ -111,9 +111,12 @@ func (c *Corona) FetchOnce(key overlay.ID, url string) {
 }
 
 // Look fetches a channel's document only to confirm what other nodes have found, if this node may do that. The result goes
-// to Application.Saw.
+// to Application.Saw. A poller of a domain with a budget fetches it with its next poll, and Look returns false.
 func (c *Corona) Look(key overlay.ID, url string) bool {
 	if !c.poller.mayLook(key, url, c.clock.Now()) {
+		if d := c.assignments.Get(key); d != nil {
+			d.ensureExtra().inFull = true
+		}
 		return false
 	}
 	c.stats.Asked++

@@ -397,6 +397,34 @@ func TestAnUnchangedDocumentOfOnesOwnIsSeen(t *testing.T) {
 	}
 }
 
+// A poller that is to look at a document of a domain with a budget waits for its next poll, which fetches the document:
+// "not modified" would not show it.
+func TestAPollerLooksWithItsNextPoll(t *testing.T) {
+	w := newTestNetwork(t, 12)
+	f := w.open("http://a.example/feed", 100, 8)
+	full, unchanged := map[*member]int{}, 0
+	serve := serves(rss("A", "", "one"))
+	w.origin = func(h *member, r env.Request) env.Answer {
+		if r.ETag != "" {
+			unchanged++
+		} else {
+			full[h]++
+		}
+		return serve(r)
+	}
+	w.run(2 * time.Hour)
+	poller := w.houses[slices.IndexFunc(w.houses, func(h *member) bool { return h.assignments.Get(f.key) != nil && h != f.leader })]
+	clear(full)
+	unchanged = 0
+	if poller.Look(f.key, f.url) {
+		t.Error("it asks outside its turn")
+	}
+	w.run(4 * time.Hour)
+	if len(full) != 1 || full[poller] != 1 || unchanged < 20 {
+		t.Errorf("%d members fetched the document, the poller %d times, and %d polls had no news", len(full), full[poller], unchanged)
+	}
+}
+
 // A feed that has moved permanently says where to, and keeps its channel.
 func TestAMovedFeedReportsItsNewAddress(t *testing.T) {
 	l := newLab(t)

@@ -210,7 +210,7 @@ func (po *poller) poll(d *assignment, now time.Time) {
 	r := env.Request{URL: po.requests.address(d.key(), d.target.url, d.target.params.at, fails, now), Robots: isPage, Subscribers: d.target.params.readers}
 	// An owner vouches for what it has fetched itself. "Not modified" would tell it nothing about a document that only
 	// another node has fetched.
-	if s := d.snapshot; s != nil && (isPage || !po.cfg.Witnesses || d.fetched == s.valid.digest() || !po.app.Owns(d.key())) {
+	if s := d.snapshot; s != nil && !d.extras().inFull && (isPage || !po.cfg.Witnesses || d.fetched == s.valid.digest() || !po.app.Owns(d.key())) {
 		r.ETag, r.LastModified, r.ValidatedURL = s.valid.etag, s.valid.lastModified, s.valid.url
 	}
 	po.outstanding = append(po.outstanding, outstandingPoll{d, d.waiting, d.polledAt, r.URL})
@@ -328,6 +328,9 @@ func (po *poller) answered(d *assignment, a env.Answer, r observation, verdict S
 		po.stats.Failed++
 		po.failed(d, a, verdict, now)
 		return
+	}
+	if d.extra != nil && r.f != nil {
+		d.extra.inFull = false
 	}
 	well := d.extra == nil || d.extra.failure == nil && d.extra.failing == 0 // otherwise the sequencer waits for a success
 	if !well {
