@@ -135,13 +135,17 @@ times:
 	[ $$SECONDS -le 180 ]
 
 # The long tier: all seeds, and worlds of full size. A package that does not ask for its
-# tier has the same tests in both, and is left out. The simulated worlds come first: they take
-# the processors while the real nodes of cmd/tidings, which are next, wait for their polls.
+# tier has the same tests in both, and is left out. Simulated worlds do not care how long they
+# take, and leave the processors to real nodes, which have to answer in time. The package sim,
+# which takes longest, comes first.
+asks_tier = list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/[[ ]tidings\/internal\/longtest[] ]/ { print $$1 }'
 long: export TIDINGS_TESTS = long
 long:
-	for module in . lab; do \
-	  go -C $$module test -timeout 40m $$(go -C $$module list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/[[ ]tidings\/internal\/longtest[] ]/ { print ($$1 == "tidings/sim") ? 0 : 1, $$1 }' | sort | cut -d ' ' -f 2); \
-	done
+	of=$$(go $(asks_tier) | sort -r); real='tidings/(cmd/tidings|internal/daemon)$$'; result=0; \
+	nice -n 19 go test -timeout 40m $$(grep -vE "$$real" <<<"$$of") & simulated=$$!; \
+	go test -timeout 40m $$(grep -E "$$real" <<<"$$of") || result=$$?; \
+	wait $$simulated && exit $$result
+	go -C lab test -timeout 40m $$(go -C lab $(asks_tier))
 
 # make sim RUN=TestName SEED=7 replays what a failing world printed.
 RUN ?= .
