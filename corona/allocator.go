@@ -291,9 +291,14 @@ func (a *allocator) publishShare(leaders []allocated, channels []honeycomb.Chann
 	return t.With(remote)
 }
 
-// pollsOf is the number of polls of a channel in an interval, those included that only confirm a new document.
+// pollsOf is the number of polls of a channel in an interval, those included that only confirm a new document or audit
+// the log.
 func (a *allocator) pollsOf(l allocated, now time.Time) float64 {
-	return float64(a.servingPollers(l)) + l.looks.per(l.interval, now)
+	polls := float64(a.servingPollers(l)) + l.looks.per(l.interval, now)
+	if a.cfg.AuditOneIn > 0 {
+		polls += float64(l.readers) / float64(a.cfg.AuditOneIn)
+	}
+	return polls
 }
 
 // servingPollers is the number of nodes that poll a channel.

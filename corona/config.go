@@ -122,6 +122,9 @@ type Config struct {
 	// of documents that only another node has fetched, which costs each owner one full response for each new document.
 	// Default false.
 	Witnesses bool
+	// AuditOneIn says that each reader's node fetches a feed itself once in so many polling intervals, to compare it with
+	// the log. These requests count as load. At least 0, default 0: no node does.
+	AuditOneIn int
 	// Payloads is a cache that several nodes of one network may share if they run on one goroutine.
 	// Default nil: the node has its own.
 	Payloads *PayloadCache
@@ -154,6 +157,7 @@ func (c Config) Validate() error {
 			"corona: Detection", "is %v; it must be above 0 and at most %v if Objective is Fast", c.Detection, honeycomb.MaxInterval),
 		check.That(!c.DAG || c.Random && c.Cut == honeycomb.Levels, "corona: DAG", "is set; it must be unset unless Random is set and Cut is Levels"),
 		check.AtLeast("corona: Compression", c.Compression, 1),
+		check.AtLeast("corona: AuditOneIn", c.AuditOneIn, 0),
 	)
 }
 

@@ -19,8 +19,9 @@ type Config struct {
 	// least 1 s, default 30 min. A longer interval spares the origin, and cut-off readers get news later.
 	PollInterval time.Duration
 	// AuditOneIn is how many new items a node is shown, on average, for each comparison of a feed's log with its
-	// origin. At least 1, default 200. A smaller number finds owners that lie sooner, and costs the origin more requests:
-	// with 1, each reader's node fetches the document once for each new item.
+	// origin, and also how many polling intervals pass on average until it compares them without a cause. At least 1, default
+	// 200. A smaller number finds owners that lie sooner, and costs the origin more requests: with 1, each reader's node
+	// fetches the document once for each new item, and as often as if it polled alone.
 	AuditOneIn int
 }
 

@@ -64,7 +64,7 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 	f.trusts = newTrusts(m, f.keyQuestions)
 	f.pusher = newPusher(m)
 	f.reader = newReader(m, f.cutOffs, f.repairer, f.trusts, f.entries, f.pusher, f.statements, f.originAudits)
-	f.subscriptions = &subscriptions{m, e.Store, f.cutOffs, f.repairer, f.trusts, f.reader}
+	f.subscriptions = &subscriptions{m, e.Store, f.cutOffs, f.repairer, f.trusts, f.reader, f.originAudits}
 	f.trusts.save = f.subscriptions.saveTrust
 	f.acceptor = newAcceptor(m, f.keyQuestions, f.pusher, f.entries)
 	f.acceptor.spread = f.statements.spread

@@ -15,7 +15,7 @@ import (
 )
 
 // originAudits compares the logs of followed feeds with their origins now and then (decision 022). Owners that lie in the
-// majority can witness what they like, and each reader's node can find out. A look that shows a difference is followed by
+// majority can witness what they like, or drop the feed, and each reader's node can find out. A look that shows a difference is followed by
 // others, because the log of an honest network needs some time: it lacks items that nobody has polled yet, and marks items
 // that the origin has withdrawn when another one follows. What still differs then is a problem, of which the node tells
 // its neighbours in both trees. These look themselves.
@@ -73,6 +73,9 @@ const (
 	// auditHearsay is the number of polling intervals in which a follower looks at most once because others report a
 	// problem. Anybody can report one.
 	auditHearsay = 16
+	// quietAudits times Config.AuditOneIn is the largest number of polling intervals between two looks that nothing has
+	// caused. On average a follower looks once in AuditOneIn intervals, at random.
+	quietAudits = 2
 	// maxDisorder: a document is in the order of time if one in so many items, at most, follows an item that it should
 	// precede, as a pinned one does.
 	maxDisorder = 8
@@ -103,16 +106,25 @@ func (oa *originAudits) shown(c *channel, items []difference.Change) {
 	}
 }
 
+// planQuiet plans a look that nothing causes, so that owners that say nothing at all are found out, too.
+func (oa *originAudits) planQuiet(c *channel) {
+	if _, isPage := feed.DocumentURL(c.url); isPage || !c.subscribed {
+		return
+	}
+	most := quietAudits * uint64(oa.cfg.AuditOneIn) * uint64(oa.cfg.PollInterval)
+	oa.plan(c, time.Duration(env.Mix(oa.secret^binary.BigEndian.Uint64(c.key[:])^uint64(oa.clock.Now().UnixNano()))%most))
+}
+
 // random returns a random time up to d.
 func (oa *originAudits) random(d time.Duration) time.Duration {
 	return time.Duration(oa.rand.Int64N(int64(d) + 1))
 }
 
-// plan plans a look, unless one is planned.
+// plan plans a look, unless an earlier one is planned.
 func (oa *originAudits) plan(c *channel, wait time.Duration) {
-	if c.lookAt.IsZero() {
-		c.lookAt = oa.after(wait)
-		oa.cal.add(c.lookAt, c.key)
+	if at := oa.after(wait); c.lookAt.IsZero() || at.Before(c.lookAt) {
+		c.lookAt = at
+		oa.cal.add(at, c.key)
 	}
 }
 
@@ -123,6 +135,7 @@ func (oa *originAudits) run(c *channel) {
 		return // planned for another time
 	}
 	if c.lookAt, c.awaited = (time.Time{}), ok; !ok {
+		oa.planQuiet(c)
 		return
 	}
 	if oa.app.Look(c.key, c.url) {
@@ -137,6 +150,7 @@ func (oa *originAudits) saw(c *channel, doc *feed.Feed) {
 		return
 	}
 	c.awaited, c.lookAt = false, time.Time{}
+	oa.planQuiet(c)
 	f := *doc
 	f.Items = slices.Clone(doc.Items) // which Recognise changes
 	log := oa.owners.Visible(c.key)

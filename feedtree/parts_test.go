@@ -467,7 +467,7 @@ func TestSubscriptionsAreStored(t *testing.T) {
 	o := &cutOffs{b.common}
 	rp := newRepairer(b.common, o)
 	tr := newTrusts(b.common, newKeyQuestions(b.common))
-	su := &subscriptions{common: b.common, store: b, cutOffs: o, repairer: rp, trusts: tr}
+	su := &subscriptions{common: b.common, store: b, cutOffs: o, repairer: rp, trusts: tr, audits: newOriginAudits(b.common, nil)}
 	tr.save = su.saveTrust
 	su.Subscribe(benchURL, 3, []byte("attributes"), func(err error) {
 		if err != nil {

@@ -26,6 +26,7 @@ type subscriptions struct {
 	repairer *repairer
 	trusts   *trusts
 	reader   *reader
+	audits   *originAudits
 }
 
 // resume joins the trees of the subscriptions in the store.
@@ -88,6 +89,7 @@ func (su *subscriptions) join(c *channel) {
 	su.scribe.Join(shadowOf(c.key), 1)
 	su.requestOwners(c)
 	su.repairer.start(c, owner.Hash{})
+	su.audits.planQuiet(c)
 	if pin := c.window.log.Pin(); c.trust == nil && pin != nil { // this node led the feed without following it
 		su.trusts.consider(c, pin)
 	}

@@ -102,12 +102,48 @@ func TestAFollowerFindsOutThatAnItemIsWithheld(t *testing.T) {
 	}
 }
 
+// Owners that drop a feed show its readers nothing that they could look for. Readers look now and then all the same.
+func TestAFollowerFindsOutThatAFeedIsDropped(t *testing.T) {
+	t.Parallel()
+	s := auditSwarm(1, 20)
+	s.Grow(16, 100*time.Millisecond)
+	s.World.Run(20 * time.Second)
+	url := s.serveFeeds(1, 8*time.Minute, 100)[0]
+	near := nearestPeers(s, url)
+	reader := near[15]
+	reader.SubscribeFeed(url)
+	s.World.Run(20 * time.Minute)
+	for _, p := range near[:15] { // the reader itself does not poll, because another node does
+		old := map[string][]byte{}
+		p.FilterAnswer = func(r env.Request, a env.Answer) env.Answer {
+			if old[r.URL] == nil {
+				old[r.URL] = a.Body
+			}
+			a.Body = old[r.URL]
+			return a
+		}
+	}
+	key := s.Key(url)
+	before, _ := reader.node.Feeds.Subscription(key)
+	s.World.Run(2 * time.Hour)
+	sub, _ := reader.node.Feeds.Subscription(key)
+	if sub.Items != before.Items {
+		t.Fatalf("%d items, and %d before: somebody appends them", sub.Items, before.Items)
+	}
+	if sub.Problem == nil || !sub.Problem.Lacked {
+		t.Errorf("%+v after %d looks", sub.Problem, reader.node.Feeds.Stats().OriginAudits)
+	}
+	if looks := reader.node.Feeds.Stats().OriginAudits; looks > 30 {
+		t.Errorf("%d looks in two hours", looks)
+	}
+}
+
 // Followers of an honest feed look now and then, and never see a problem: not if items are withdrawn, nor if the origin
 // shows each node another text. A report of a liar makes them look, and no more.
 func TestHonestFeedsHaveNoProblems(t *testing.T) {
 	t.Parallel()
 	for _, readers := range longtest.Pick([]int{2, 16}, []int{1, 3, 8, 16}) {
-		s := auditSwarm(uint64(readers), 1)
+		s := auditSwarm(uint64(readers), 4)
 		s.Grow(16, 100*time.Millisecond)
 		s.World.Run(20 * time.Second)
 		urls := s.serveFeeds(3, 8*time.Minute, 100)

@@ -55,12 +55,16 @@ func DefaultConfig(network wire.Network) Config {
 		Feeds: feedtree.Config{
 			BeatInterval: network.BeatInterval, PollInterval: network.PollInterval,
 			DigestInterval: max(min(time.Minute, network.PollInterval/10), time.Second),
+			AuditOneIn:     auditOneIn,
 		},
 		Wedges: wedge.Config{Maintenance: network.MaintenanceInterval},
 		Sums:   sums.Config{Maintenance: network.MaintenanceInterval},
 		Corona: coronaConfig(network),
 	}
 }
+
+// auditOneIn is feedtree.Config.AuditOneIn: half a percent of the load.
+const auditOneIn = 200
 
 // coronaConfig returns how a network's channels are polled.
 func coronaConfig(network wire.Network) corona.Config {
@@ -134,7 +138,7 @@ func (n *Node) build(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg C
 		if n.Feeds, err = feedtree.New(e, n.Overlay, n.Scribe, n.Owners, signer, verify, cfg.Feeds, (*feedApp)(n)); err != nil {
 			return fmt.Errorf("node: %w", err)
 		}
-		n.feeds = n.Feeds
+		n.feeds, cfg.Corona.AuditOneIn = n.Feeds, cfg.Feeds.AuditOneIn
 	}
 	n.Wedges = wedge.New(e, n.Overlay, cfg.Wedges, (*wedgeApp)(n))
 	n.Corona = corona.New(e, n.Overlay, signer, verify, n.Wedges, cfg.Corona, (*coronaApp)(n))
