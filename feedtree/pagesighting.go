@@ -32,19 +32,19 @@ func (ws *witnesses) answerPage(key overlay.ID, url string, r *sightRecord) {
 			asked = append(asked, w.Version)
 		}
 	}
-	if len(asked) == 0 || r.reading {
+	if len(asked) == 0 || r.judging {
 		return
 	}
 	text, at := r.page, r.at
 	address, _ := feed.DocumentURL(url)
-	r.reading = true
+	r.judging = true
 	ws.entries.decode(ws.owners.Visible(key), func(got []decodedEntry) {
 		log, seen := make([]difference.Delta, len(got)), []difference.Version(nil)
 		for i := range got {
 			log[i] = got[i].Delta
 		}
 		ws.entries.worker.Do(func() { seen = difference.SeenOnPage(text, address, log, asked) }, func() {
-			r.reading = false
+			r.judging = false
 			r.wanted = slices.DeleteFunc(r.wanted, func(w wantedSight) bool { return slices.Contains(seen, w.Version) })
 			if ws.records[key] == r && len(seen) > 0 {
 				ws.stats.Sighted += uint64(len(seen))

@@ -42,7 +42,7 @@ type sightRecord struct {
 	lookedAt time.Time     // when the document was last fetched only for a sequencer
 	watching
 	page    *page.Core // of a page: the last text
-	reading bool       // of a page: the log is being read
+	judging bool       // of a page: wanted changes are being compared with it
 	doubted bool       // the next document is to be compared with the log, because another owner doubts the sequencer
 	fetched uint64     // head of the log when the document was fetched
 	head    uint64     // head of the log when it was last checked
