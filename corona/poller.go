@@ -209,8 +209,8 @@ func (po *poller) poll(d *assignment, now time.Time) {
 	_, isPage := feed.DocumentURL(d.target.url)
 	r := env.Request{URL: po.requests.address(d.key(), d.target.url, d.target.params.at, fails, now), Robots: isPage, Subscribers: d.target.params.readers}
 	// An owner vouches for what it has fetched itself. "Not modified" would tell it nothing about a document that only
-	// another node has fetched.
-	if s := d.snapshot; s != nil && !d.extras().inFull && (!po.cfg.Witnesses || d.fetched == s.valid.digest() || !po.app.Owns(d.key())) {
+	// another node has fetched. A page it fetches in full when it is asked to look.
+	if s := d.snapshot; s != nil && !d.extras().inFull && (isPage || !po.cfg.Witnesses || d.fetched == s.valid.digest() || !po.app.Owns(d.key())) {
 		r.ETag, r.LastModified, r.ValidatedURL = s.valid.etag, s.valid.lastModified, s.valid.url
 	}
 	po.outstanding = append(po.outstanding, outstandingPoll{d, d.waiting, d.polledAt, r.URL})
