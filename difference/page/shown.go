@@ -6,7 +6,7 @@ const (
 	// maxRejoined is how many added lines of a change are looked for in the running text of a page, because they are no lines
 	// there.
 	maxRejoined = 64
-	// samePage: a core is of the same page as another version if it has one of so many of that version's lines.
+	// samePage: a core is of the same page as another version if it has at least one in so many of that version's lines.
 	samePage = 2
 )
 
