@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/difference"
+	"tidings/difference/page"
 	"tidings/honeycomb"
 	"tidings/internal/check"
 	"tidings/internal/env"
@@ -24,6 +25,9 @@ type Application interface {
 	// the document's changes. secure means that nobody could have altered the document on the way.
 	// doc is nil if the document that it fetched last has not changed.
 	Saw(key overlay.ID, url string, doc *feed.Feed, secure bool)
+
+	// SawPage hands over the text of a channel's page as Saw does a feed. That the page has not changed is told by Saw.
+	SawPage(key overlay.ID, url string, text *page.Core)
 
 	// StateChanged hands over a new state of a channel's polls, encoded, for its subscribers.
 	StateChanged(key overlay.ID, state []byte, urgency Urgency)

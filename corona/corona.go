@@ -120,6 +120,7 @@ func (c *Corona) Look(key overlay.ID, url string) bool {
 		return false
 	}
 	c.stats.Asked++
+	address, isPage := feed.DocumentURL(url)
 	h := c.requests.add(request{url: url, then: func(_ env.Handle, a env.Answer, r observation, verdict State, now time.Time) {
 		c.noteAddress(key, a)
 		d := c.assignments.Get(key)
@@ -131,10 +132,10 @@ func (c *Corona) Look(key overlay.ID, url string) bool {
 			if d != nil {
 				d.fetched = r.valid.digest()
 			}
-			c.app.Saw(key, url, r.f, r.secure(url))
+			r.tell(c.app, key, url)
 		}
 	}})
-	c.requests.fetcher.Fetch(h, env.Request{URL: url})
+	c.requests.fetcher.Fetch(h, env.Request{URL: address, Robots: isPage})
 	return true
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tidings/difference"
+	"tidings/difference/page"
 	"tidings/honeycomb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
@@ -74,6 +75,7 @@ type labNode struct {
 	ended     wedge.Term // newest order that other nodes have ended; only newer ones are accepted
 	said      []State
 	saw       []bool // for each head, whether nobody could have changed it
+	sawPages  int    // texts of pages that it handed over
 	unchanged int    // documents that this node fetched before and that have not changed
 	urgencies []Urgency
 	fetched   []*feed.Feed
@@ -177,6 +179,8 @@ func (p *labNode) Saw(_ overlay.ID, _ string, doc *feed.Feed, secure bool) {
 	}
 	p.saw = append(p.saw, secure)
 }
+
+func (p *labNode) SawPage(overlay.ID, string, *page.Core) { p.sawPages++ }
 
 func (p *labNode) Found(key overlay.ID, d difference.Delta, _ *feed.Feed, done func(ok bool)) bool {
 	log := p.logs[key]

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/difference"
+	"tidings/difference/page"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay"
@@ -53,6 +54,8 @@ func (g *testLog) state() State {
 
 // Saw implements Application, as do Found, StateChanged and Fading.
 func (h *member) Saw(overlay.ID, string, *feed.Feed, bool) {}
+
+func (h *member) SawPage(overlay.ID, string, *page.Core) {}
 
 func (h *member) Found(key overlay.ID, d difference.Delta, _ *feed.Feed, done func(ok bool)) bool {
 	f := h.town.byKey[key]

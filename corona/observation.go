@@ -8,6 +8,7 @@ import (
 
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/overlay"
 )
 
 // observation is the result of a successful poll: a document, or that it has not changed.
@@ -38,6 +39,15 @@ func (r *observation) detail() string {
 func (r *observation) direct(url string) bool {
 	own, _ := feed.DocumentURL(url)
 	return r.asked == "" || r.asked == own
+}
+
+// tell hands over a document that this node has just fetched itself.
+func (r *observation) tell(app Application, key overlay.ID, url string) {
+	if _, isPage := feed.DocumentURL(url); !isPage {
+		app.Saw(key, url, r.f, r.secure(url))
+	} else if r.page != nil {
+		app.SawPage(key, url, &r.page.core)
+	}
 }
 
 // fingerprint identifies a version of an item by the first bytes of its identity and of its content

@@ -53,8 +53,8 @@ func (sq *sequencer) takeObservation(l *leaderState, from env.Peer, r observatio
 	case len(r.f.Items) > 0:
 		l.detail = verdict.Detail
 	}
-	if r.f != nil && !l.page && from.ID == "" && r.direct(l.url) {
-		sq.app.Saw(l.key, l.url, r.f, r.secure(l.url))
+	if r.f != nil && from.ID == "" && r.direct(l.url) {
+		r.tell(sq.app, l.key, l.url)
 	}
 	// The items go out before the state that all is well.
 	taken = sq.takeChanges(l, from, r, now)

@@ -7,6 +7,7 @@ import (
 
 	"tidings/corona/coronapb"
 	"tidings/difference"
+	"tidings/difference/page"
 	"tidings/honeycomb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
@@ -47,14 +48,16 @@ func (r *recorder) Send(_ env.Peer, _ env.Class, frame []byte) {
 func (r *recorder) Weight(overlay.ID) int                    { return 1 }
 func (r *recorder) Leader(overlay.ID) (env.Peer, bool)       { return env.Peer{ID: "sequencer"}, true }
 func (r *recorder) Saw(overlay.ID, string, *feed.Feed, bool) {}
-func (r *recorder) Fading(overlay.ID, int) []feed.ID         { return nil }
-func (r *recorder) SetNote(overlay.ID, []byte)               {}
-func (r *recorder) Enlist(overlay.ID, wedge.Order) error     { return nil }
-func (r *recorder) Leads(overlay.ID) bool                    { return true }
-func (r *recorder) Served(overlay.ID) (int, int)             { return 1, 0 }
-func (r *recorder) AdjustLevels()                            {}
-func (r *recorder) Decline(overlay.ID)                       {}
-func (r *recorder) Broadcast(overlay.ID, []byte) error       { r.told++; return nil }
+
+func (r *recorder) SawPage(overlay.ID, string, *page.Core) {}
+func (r *recorder) Fading(overlay.ID, int) []feed.ID       { return nil }
+func (r *recorder) SetNote(overlay.ID, []byte)             {}
+func (r *recorder) Enlist(overlay.ID, wedge.Order) error   { return nil }
+func (r *recorder) Leads(overlay.ID) bool                  { return true }
+func (r *recorder) Served(overlay.ID) (int, int)           { return 1, 0 }
+func (r *recorder) AdjustLevels()                          {}
+func (r *recorder) Decline(overlay.ID)                     {}
+func (r *recorder) Broadcast(overlay.ID, []byte) error     { r.told++; return nil }
 func (r *recorder) Found(_ overlay.ID, _ difference.Delta, _ *feed.Feed, done func(ok bool)) bool {
 	r.done = append(r.done, done)
 	return true

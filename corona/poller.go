@@ -210,7 +210,7 @@ func (po *poller) poll(d *assignment, now time.Time) {
 	r := env.Request{URL: po.requests.address(d.key(), d.target.url, d.target.params.at, fails, now), Robots: isPage, Subscribers: d.target.params.readers}
 	// An owner vouches for what it has fetched itself. "Not modified" would tell it nothing about a document that only
 	// another node has fetched.
-	if s := d.snapshot; s != nil && !d.extras().inFull && (isPage || !po.cfg.Witnesses || d.fetched == s.valid.digest() || !po.app.Owns(d.key())) {
+	if s := d.snapshot; s != nil && !d.extras().inFull && (!po.cfg.Witnesses || d.fetched == s.valid.digest() || !po.app.Owns(d.key())) {
 		r.ETag, r.LastModified, r.ValidatedURL = s.valid.etag, s.valid.lastModified, s.valid.url
 	}
 	po.outstanding = append(po.outstanding, outstandingPoll{d, d.waiting, d.polledAt, r.URL})
@@ -288,7 +288,7 @@ func (po *poller) responded(h env.Handle, a env.Answer) bool {
 			d.refundPoll()
 		}
 		if verdict.Kind == coronapb.State_OK && r.f != nil && !po.up.leads(d.key()) && r.direct(d.target.url) {
-			po.app.Saw(d.key(), d.target.url, r.f, r.secure(d.target.url)) // a sequencer calls Saw in takeObservation
+			r.tell(po.app, d.key(), d.target.url) // a sequencer does that in takeObservation
 		}
 		if a.Status == 304 && d.snapshot != nil && d.fetched == d.snapshot.valid.digest() && r.direct(d.target.url) {
 			po.app.Saw(d.key(), d.target.url, nil, false)

@@ -132,7 +132,7 @@ func (ce *certifier) check(c *channel) {
 	}
 	l.checkAt = time.Time{}
 	v, ok := ce.owners.View(c.key)
-	if _, isPage := feed.DocumentURL(c.url); isPage || !l.ready || !ok || v.Epoch == nil || len(v.Epoch.Owners) < 2 {
+	if !l.ready || !ok || v.Epoch == nil || len(v.Epoch.Owners) < 2 {
 		return
 	}
 	owners := v.Epoch.Owners
@@ -142,7 +142,7 @@ func (ce *certifier) check(c *channel) {
 			delta.Sightings = append(delta.Sightings, s.Raw)
 		}
 		ce.appendAccepted(c)
-		if len(l.window.OlderThan(ce.owners.FirstKept(c.key, 0))) > 0 {
+		if _, isPage := feed.DocumentURL(c.url); !isPage && len(l.window.OlderThan(ce.owners.FirstKept(c.key, 0))) > 0 {
 			ce.plan(c, now.Add(ce.cfg.PollInterval/4)) // the log would forget items; the next poll repeats those that the origin still shows
 			return
 		}

@@ -135,6 +135,9 @@ func (ct *contests) look(key overlay.ID, url string, r *sightRecord, now time.Ti
 // sign signs which wanted items the last document lacks. An item counts as missing only if the document cannot have
 // rolled past it: at least half of what the document has is older in the log. Another version of the item counts, too.
 func (ct *contests) sign(key overlay.ID, url string, r *sightRecord) {
+	if r.page != nil {
+		return // a page may have changed again, or this node may take for noise what the sequencer does not
+	}
 	var absent, missing, others []difference.Version
 	for _, w := range r.wanted {
 		seen, other := r.find(w.Version) // the wanted version itself would have been answered

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/difference"
+	"tidings/difference/page"
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
@@ -56,8 +57,7 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 	f.deliveries = newDeliveries(m, f.cutOffs, f.repairer, f.heartbeats)
 	f.auditor = newAuditor(m, f.cutOffs, f.repairer, f.deliveries)
 	f.keyQuestions = newKeyQuestions(m)
-	f.witnesses = &witnesses{common: m, records: map[overlay.ID]*sightRecord{}}
-	f.witnesses.decode = f.entries.decode
+	f.witnesses = &witnesses{common: m, records: map[overlay.ID]*sightRecord{}, entries: f.entries}
 	f.certifier = newCertifier(m, f.entries, f.witnesses)
 	f.originAudits = newOriginAudits(m, f.entries)
 	f.statements = newStatements(m, f.repairer)
@@ -239,6 +239,11 @@ func (f *FeedTree) Fetched(key overlay.ID, url string, doc *feed.Feed, secure bo
 	if leads {
 		f.acceptor.keySeen(c, publisher)
 	}
+}
+
+// FetchedPage handles the text of a page that this node has just fetched from the origin of a channel.
+func (f *FeedTree) FetchedPage(key overlay.ID, url string, text *page.Core) {
+	f.witnesses.sawPage(key, url, text)
 }
 
 // onObjection handles another node's objection to the key of a feed's publisher. It proves nothing, because ids are

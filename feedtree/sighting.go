@@ -6,17 +6,17 @@ import (
 	"time"
 
 	"tidings/difference"
+	"tidings/difference/page"
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay"
-	"tidings/overlay/owner"
 )
 
 // This file, certifier.go and witnessed.go let readers know which polled items more than one node has seen at the
 // origin (decision 021):
 //
-//	witnesses  an owner remembers what it has fetched itself, and signs that on request     sighting.go
+//	witnesses  an owner remembers what it has fetched itself, and signs that on request     sighting.go, pagesighting.go
 //	certifier  the sequencer asks the owners, and appends their sightings to the log          certifier.go
 //	marks      a reader's node checks the sightings, and shows what they prove                witnessed.go
 //	contests   an owner signs what it has looked for in vain, and watches that this is logged  contest.go
@@ -28,7 +28,7 @@ type witnesses struct {
 	records map[overlay.ID]*sightRecord // of feeds that this node owns
 	certify func(c *channel, s *difference.Sighting)
 	contest func(key overlay.ID, url string, r *sightRecord) // signs which wanted items the last document lacks
-	decode  func(log []*owner.Entry, then func([]decodedEntry))
+	entries *entries
 }
 
 // A sightRecord is what an owner has seen of a feed, and which items it is to look for: those that the feed's sequencer asks
@@ -41,9 +41,11 @@ type sightRecord struct {
 	looks    int           // times that the document was fetched only for a sequencer, without success
 	lookedAt time.Time     // when the document was last fetched only for a sequencer
 	watching
-	doubted bool   // the next document is to be compared with the log, because another owner doubts the sequencer
-	fetched uint64 // head of the log when the document was fetched
-	head    uint64 // head of the log when it was last checked
+	page    *page.Core // of a page: the last text
+	judging bool       // of a page: wanted changes are being compared with it
+	doubted bool       // the next document is to be compared with the log, because another owner doubts the sequencer
+	fetched uint64     // head of the log when the document was fetched
+	head    uint64     // head of the log when it was last checked
 }
 
 // A seenVersion is a version of an item, the identity first.
@@ -72,8 +74,7 @@ const maxLookDoublings = 8
 
 // saw handles a document that this node has fetched from the origin of a feed.
 func (ws *witnesses) saw(key overlay.ID, url string, doc *feed.Feed) {
-	v, ok := ws.owners.View(key)
-	if _, isPage := feed.DocumentURL(url); !ok || !v.Owns || isPage {
+	if v, ok := ws.owners.View(key); !ok || !v.Owns {
 		delete(ws.records, key)
 		return
 	}
@@ -131,8 +132,7 @@ func (ws *witnesses) onSightRequest(from env.PeerID, m *feedtreepb.SightRequest)
 		return err
 	}
 	key := overlay.ID(m.Key)
-	v, ok := ws.owners.View(key)
-	if _, isPage := feed.DocumentURL(v.URL); ok && !isPage && v.Owns && v.Epoch != nil && v.Epoch.Sequencer == from {
+	if v, ok := ws.owners.View(key); ok && v.Owns && v.Epoch != nil && v.Epoch.Sequencer == from {
 		ws.want(key, v.URL, from, items, m.Look)
 	}
 	return nil
@@ -209,7 +209,7 @@ func (ws *witnesses) Doubted(key overlay.ID) {
 func (ws *witnesses) compare(key overlay.ID, r *sightRecord, doc *feed.Feed) {
 	f := *doc
 	f.Items = slices.Clone(doc.Items) // which Recognise changes
-	ws.decode(ws.owners.Visible(key), func(deltas []decodedEntry) {
+	ws.entries.decode(ws.owners.Visible(key), func(deltas []decodedEntry) {
 		known := new(difference.Known)
 		for _, d := range deltas {
 			known.AddLogged(d.Delta)
@@ -226,6 +226,10 @@ func (ws *witnesses) compare(key overlay.ID, r *sightRecord, doc *feed.Feed) {
 // one, that counts only if the document was fetched after the request, because an earlier one may have been edited
 // since.
 func (ws *witnesses) answer(key overlay.ID, url string, r *sightRecord) {
+	if r.page != nil {
+		ws.answerPage(key, url, r)
+		return
+	}
 	var seen []difference.Version
 	for i := range r.wanted {
 		w := &r.wanted[i]

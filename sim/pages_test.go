@@ -12,8 +12,10 @@ import (
 )
 
 // A newsPage changes a clock and a counter at each poll, and one of its sentences at each of times.
-// During down it shows an error instead. From emptied on, if set, only one sentence is left.
+// During down it shows an error instead. From emptied on, if set, only one sentence is left. If still is set, it has no clock
+// and no counter.
 type newsPage struct {
+	still   bool
 	times   []time.Duration
 	down    [2]time.Duration
 	emptied time.Duration
@@ -31,7 +33,16 @@ func (n newsPage) At(t time.Duration) script.Version {
 	}
 	var b strings.Builder
 	b.WriteString("<html><head><title>The page</title></head><body><h1>News</h1>\n")
-	fmt.Fprintf(&b, "<p>It is %d:%02d now, and %d people have seen this.</p>\n", int(t.Hours()), int(t.Minutes())%60, int(t/time.Second))
+	if n.still {
+		v.Index = 0
+		for _, at := range n.times {
+			if t >= at {
+				v.Index++
+			}
+		}
+	} else {
+		fmt.Fprintf(&b, "<p>It is %d:%02d now, and %d people have seen this.</p>\n", int(t.Hours()), int(t.Minutes())%60, int(t/time.Second))
+	}
 	for i := range 12 {
 		said := 0
 		for j, at := range n.times {

@@ -196,7 +196,7 @@ func FuzzCheck(f *testing.F) {
 	f.Add([]byte("\x01\x02\x03\x00\x01\x04\x03\x00\x01\x05\x03\x00\x01\x06\x07\x03"))
 	of := append(pool(24), "1", "2", "3", "It is 1:00", "It is 2:00", "It is 3:00", "…")
 	f.Fuzz(func(t *testing.T, looks []byte) {
-		var m Tracker
+		var m, replayed Tracker
 		at := time.Unix(1e9, 0)
 		for look := range bytes.SplitSeq(looks[:min(len(looks), 1<<10)], []byte{0}) {
 			var c Core
@@ -208,6 +208,15 @@ func FuzzCheck(f *testing.F) {
 			if f := m.Check(c, at); f.Kind == Changed && f.Number > 1 {
 				if got, err := f.Patch.Apply(&old); err != nil || !slices.Equal(got.Lines, m.Core().Lines) {
 					t.Fatalf("%v: %q, want %q", err, got.Lines, m.Core().Lines)
+				}
+			}
+			if now := m.Core(); m.Number() != replayed.Number() { // an owner with the same text sees each change
+				u, err := m.Update()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if f, err := replayed.Replay(u); err != nil || m.Number() > 1 && !f.ShownBy(&now) {
+					t.Fatalf("%v: %q from %q is not shown", err, now.Lines, old.Lines)
 				}
 			}
 		}

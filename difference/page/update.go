@@ -118,7 +118,7 @@ func encode(update *pagepb.Update) ([]byte, error) {
 // except for its marks. The error is ErrUnknown if the preceding version is missing.
 func (m *Tracker) Apply(update []byte) error {
 	known := m.known()
-	now, err := m.read(update)
+	now, _, err := m.read(update)
 	if err != nil {
 		*m = Tracker{marks: m.marks, returns: m.returns}
 		return fmt.Errorf("take update: %w", err)
@@ -132,23 +132,39 @@ func (m *Tracker) Apply(update []byte) error {
 	return nil
 }
 
-// read returns the version of an update, and takes its number.
-func (m *Tracker) read(update []byte) (Core, error) {
+// Replay continues with a version from the log, and returns what the check that found it said: a change, or Same if the
+// log does not have the version before it. It learns nothing of volatile parts. Errors are those of Apply.
+func (m *Tracker) Replay(update []byte) (Result, error) {
+	was := *m
+	now, patch, err := m.read(update)
+	if err != nil {
+		*m = Tracker{}
+		return Result{}, fmt.Errorf("replay update: %w", err)
+	}
+	m.visible, m.last = now, now
+	if !was.known() || m.number != was.number+1 {
+		return Result{}, nil
+	}
+	if len(patch.Hunks) == 0 { // the version was sent whole
+		_, patch = replace(&was.visible, &now, changes(was.visible.Lines, now.Lines))
+	}
+	return Result{Kind: Changed, Number: m.number, Patch: patch, Before: was.visible, Core: now}, nil
+}
+
+// read returns the version of an update, and the patch if it has one, and takes its number.
+func (m *Tracker) read(update []byte) (now Core, p Patch, err error) {
 	u := new(pagepb.Update)
 	if err := proto.Unmarshal(update, u); err != nil {
-		return Core{}, fmt.Errorf("%w: %w", ErrPatch, err)
+		return Core{}, Patch{}, fmt.Errorf("%w: %w", ErrPatch, err)
 	}
-	var now Core
-	var err error
 	switch how := u.How.(type) {
 	case *pagepb.Update_Whole:
 		now, err = Unpack(how.Whole)
 		m.patches, m.patchBytes = 0, 0
 	case *pagepb.Update_Patch:
 		if u.Number != m.number+1 || !m.known() {
-			return Core{}, ErrUnknown
+			return Core{}, Patch{}, ErrUnknown
 		}
-		var p Patch
 		if p, err = Decode(how.Patch, &m.visible); err == nil {
 			now, err = p.Apply(&m.visible)
 		}
@@ -161,11 +177,11 @@ func (m *Tracker) read(update []byte) (Core, error) {
 		err = ErrPatch
 	}
 	if err != nil {
-		return Core{}, err
+		return Core{}, Patch{}, err
 	}
 	if hash := now.Hash(); string(hash[:]) != string(u.New) || len(u.Title) > maxTitle || u.Number == 0 {
-		return Core{}, fmt.Errorf("%w: it leads elsewhere", ErrPatch)
+		return Core{}, Patch{}, fmt.Errorf("%w: it leads elsewhere", ErrPatch)
 	}
 	m.number, now.Title = u.Number, u.Title
-	return now, nil
+	return now, p, nil
 }

@@ -8,6 +8,7 @@ import (
 	"tidings/corona"
 	"tidings/corona/coronapb"
 	"tidings/difference"
+	"tidings/difference/page"
 	"tidings/feedtree"
 	"tidings/internal/env"
 	"tidings/internal/feed"
@@ -76,6 +77,7 @@ type FeedLayer interface {
 	// What corona has found, and the state of its polls.
 	Append(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool
 	Fetched(key overlay.ID, url string, doc *feed.Feed, secure bool)
+	FetchedPage(key overlay.ID, url string, text *page.Core)
 	SetState(key overlay.ID, state []byte, send, atOnce bool)
 	Fading(key overlay.ID, items int) []feed.ID
 	Recall(key overlay.ID, then func(*difference.Known))
@@ -212,6 +214,10 @@ func (n *coronaApp) Found(key overlay.ID, d difference.Delta, doc *feed.Feed, do
 
 func (n *coronaApp) Saw(key overlay.ID, url string, doc *feed.Feed, secure bool) {
 	n.feeds.Fetched(key, url, doc, secure)
+}
+
+func (n *coronaApp) SawPage(key overlay.ID, url string, text *page.Core) {
+	n.feeds.FetchedPage(key, url, text)
 }
 
 func (n *coronaApp) StateChanged(key overlay.ID, state []byte, urgency corona.Urgency) {
