@@ -137,26 +137,9 @@ func (ce *certifier) check(c *channel) {
 	}
 	owners := v.Epoch.Owners
 	for _, certificate := range ce.certificates(c, owners) {
-		delta := difference.Delta{}
-		for _, s := range certificate {
-			delta.Sightings = append(delta.Sightings, s.Raw)
-		}
-		ce.appendAccepted(c)
-		if _, isPage := feed.DocumentURL(c.url); !isPage && len(l.window.OlderThan(ce.owners.FirstKept(c.key, 0))) > 0 {
-			ce.plan(c, now.Add(ce.cfg.PollInterval/4)) // the log would forget items; the next poll repeats those that the origin still shows
+		if !ce.append(c, certificate, owners) {
 			return
 		}
-		if !ce.entries.append(c, delta, func(bool) {}) {
-			ce.plan(c, now.Add(certifyRetry))
-			return
-		}
-		ce.stats.Certificates++
-		if contests := ce.contestedIn(c, l.marks.add(certificate, l.window.Version, owners)); len(contests) > 0 {
-			ce.stats.Contests += uint64(len(contests))
-			ce.app.Contested(c.key, contests)
-			continue
-		}
-		l.requests, l.askAt = 0, time.Time{} // further items may be waiting behind these
 	}
 	open := ce.open(c)
 	switch {
@@ -171,6 +154,71 @@ func (ce *certifier) check(c *channel) {
 		l.askAt = now.Add(ce.sightPause(l.requests))
 		ce.plan(c, l.askAt)
 	}
+}
+
+// append appends a certificate to the log. It reports false, and plans a check, if the log has no room for it now.
+func (ce *certifier) append(c *channel, certificate []*difference.Sighting, owners []env.PeerID) bool {
+	l, now, delta := c.leader, ce.clock.Now(), difference.Delta{}
+	for _, s := range certificate {
+		delta.Sightings = append(delta.Sightings, s.Raw)
+	}
+	ce.appendAccepted(c)
+	if _, isPage := feed.DocumentURL(c.url); !isPage && len(l.window.OlderThan(ce.owners.FirstKept(c.key, 0))) > 0 {
+		ce.plan(c, now.Add(ce.cfg.PollInterval/4)) // the log would forget items; the next poll repeats those that the origin still shows
+		return false
+	}
+	if !ce.entries.append(c, delta, func(bool) {}) {
+		ce.plan(c, now.Add(certifyRetry))
+		return false
+	}
+	ce.stats.Certificates++
+	if contests := ce.contestedIn(c, l.marks.add(certificate, l.window.Version, owners)); len(contests) > 0 {
+		ce.stats.Contests += uint64(len(contests))
+		ce.app.Contested(c.key, contests)
+	} else {
+		l.requests, l.askAt = 0, time.Time{} // further items may be waiting behind these
+	}
+	return true
+}
+
+// onContest appends the sightings by which another owner knows that an item is contested, unless the log has that already.
+// They count whoever sends them, and whatever their signers have told this node: an owner that says one thing to one node
+// and another thing to others must not get this node barred. Nothing is kept; the sender repeats what the log has no room for.
+func (ce *certifier) onContest(from env.PeerID, m *feedtreepb.Contest) {
+	key := overlay.ID(m.Key)
+	c, ok := ce.feeds[key]
+	v, _ := ce.owners.View(key)
+	if !ok || c.leader == nil || !c.leader.ready || v.Epoch == nil || !slices.Contains(v.Epoch.Owners, from) {
+		return
+	}
+	if told := ce.entries.openSightings(key, m.Sightings); c.leader.contestedBy(told, v.Epoch.Owners, ce.contests.contestAfter()) {
+		ce.append(c, told, v.Epoch.Owners)
+	}
+}
+
+// contestedBy reports whether each of the sightings is another owner's, and they contest an item of the log about which no
+// certificate says anything. Those from before the log had that version say nothing about it; the owners' clocks may differ
+// by tolerance.
+func (l *leaderState) contestedBy(certificate []*difference.Sighting, owners []env.PeerID, tolerance time.Duration) bool {
+	var by []env.PeerID
+	for _, s := range certificate {
+		if owner := wire.PeerIDOf(s.Owner); slices.Contains(owners, owner) && !slices.Contains(by, owner) {
+			by = append(by, owner)
+		}
+	}
+	if len(by) < len(certificate) {
+		return false
+	}
+	var m marks
+	marked := m.add(certificate, func(id feed.ID) (hash feed.Hash) {
+		e, _ := l.window.Entry(id)
+		old := func(s *difference.Sighting) bool { return s.Time.Add(tolerance).Before(e.Changed) }
+		if l.marks.of(difference.Version{ID: id, Hash: e.Hash}) == (mark{}) && !slices.ContainsFunc(certificate, old) {
+			hash = e.Hash
+		}
+		return hash
+	}, owners)
+	return slices.ContainsFunc(marked, func(id feed.ID) bool { return m[id].contested })
 }
 
 // recent returns the time from which on an item is certified although this node has not seen it itself.

@@ -1,10 +1,12 @@
 package feedtree
 
 import (
+	"bytes"
 	"slices"
 	"time"
 
 	"tidings/difference"
+	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/internal/wire"
@@ -15,7 +17,7 @@ import (
 // contests lets the owners of a feed say that an item of the log is not at the origin (decision 022). An owner that has
 // looked for an unsigned item in vain signs that, and sends it to all owners. The sequencer appends the statements to the
 // log as soon as most owners agree. The others read the log themselves, so that a sequencer cannot keep an item from them,
-// and bar a sequencer that leaves a contest out of the log.
+// tell it of contests that it may not know, and bar a sequencer that leaves one out of the log.
 type contests struct {
 	*common
 	entries   *entries
@@ -30,16 +32,16 @@ func newContests(m *common, entries *entries, ws *witnesses) *contests {
 
 // watching is what an owner that does not lead a feed knows of its log.
 type watching struct {
-	watched     owner.Hash // last entry that was read; zero: none
-	reading     bool       // entries are being read
-	sequencer   env.PeerID // of the log
-	sequencedAt time.Time  // since when, as far as this node knows
+	watched   owner.Hash // last entry that was read; zero: none
+	reading   bool       // entries are being read
+	sequencer env.PeerID // of the log
 }
 
 // contested is what an owner knows of the search for an item.
 type contested struct {
 	missed      []*difference.Sighting // of owners that have looked for it in vain, the latest of each
-	contestedAt time.Time              // since when these make a contest; zero: they do not
+	contestedAt time.Time              // since when these make a contest that the log lacks, if told is not 0
+	told        int                    // times that the sequencer was told of the contest since then
 }
 
 const (
@@ -51,6 +53,9 @@ const (
 	// unaskedIntervals is the number of polling intervals after which an owner looks for an item that it was not asked to
 	// look for: longer than an honest sequencer waits before it asks all owners to look.
 	unaskedIntervals = 2
+	// maxTold is how often an owner tells the sequencer of a contest that the log lacks, in equal intervals before it bars it: a
+	// message may be lost, and the log may have no room.
+	maxTold = 4
 	// barTime is how long a sequencer that has left a contest out of the log may not lead the feed again.
 	barTime = 24 * time.Hour
 )
@@ -71,7 +76,10 @@ func (ct *contests) check(now time.Time) {
 		}
 		r := ct.witnesses.record(key)
 		if r.sequencer != v.Epoch.Sequencer {
-			r.sequencer, r.sequencedAt = v.Epoch.Sequencer, now
+			r.sequencer = v.Epoch.Sequencer
+			for i := range r.wanted {
+				r.wanted[i].told = 0
+			}
 		}
 		r.wanted = slices.DeleteFunc(r.wanted, func(w wantedSight) bool { return now.Sub(w.since) > watchIntervals*ct.cfg.PollInterval })
 		ct.read(key, r, log)
@@ -195,7 +203,8 @@ func (ct *contests) spread(key overlay.ID, url string, r *sightRecord, at time.T
 	}
 }
 
-// heard notes which items another owner, or this one, has looked for in vain.
+// heard notes which items another owner, or this one, has looked for in vain since this node heard of them: the sequencer
+// counts nothing from before it appended them.
 func (ct *contests) heard(key overlay.ID, s *difference.Sighting) {
 	r, by := ct.witnesses.records[key], wire.PeerIDOf(s.Owner)
 	v, ok := ct.owners.View(key)
@@ -203,7 +212,7 @@ func (ct *contests) heard(key overlay.ID, s *difference.Sighting) {
 		return
 	}
 	for i := range r.wanted {
-		if w := &r.wanted[i]; slices.Contains(s.Missing, w.Version) {
+		if w := &r.wanted[i]; slices.Contains(s.Missing, w.Version) && !s.Time.Before(w.since) {
 			w.missed = slices.DeleteFunc(w.missed, func(old *difference.Sighting) bool { return wire.PeerIDOf(old.Owner) == by })
 			w.missed = append(w.missed, s)
 		}
@@ -225,24 +234,72 @@ func (r *sightRecord) missedBy(owner env.PeerID, v difference.Version) *differen
 	return nil
 }
 
-// judge bars the sequencer if the log still lacks a contest after a time for which it could have appended it. It is not
-// barred if it has itself signed that the item is missing: then it believed another node, and its log may be full.
+// judge tells the sequencer which contests the log lacks, because lying owners may have told this node only, and bars it if
+// the log still lacks one after a time for which it could have appended it. It is not barred if it has itself signed that
+// the item is missing: then it believed another node, and its log may be full.
 func (ct *contests) judge(key overlay.ID, r *sightRecord, owners []env.PeerID, now time.Time) {
+	var tell, bar []difference.Version
 	for i := range r.wanted {
 		w := &r.wanted[i]
 		var m marks
 		m.add(w.missed, func(feed.ID) feed.Hash { return w.Hash }, owners)
-		ownContest := slices.ContainsFunc(w.missed, func(s *difference.Sighting) bool { return wire.PeerIDOf(s.Owner) == r.sequencer })
-		switch {
-		case !m.of(w.Version).contested:
-			w.contestedAt = time.Time{}
-		case w.contestedAt.IsZero():
+		if !m.of(w.Version).contested || r.missedBy(r.sequencer, w.Version) != nil {
+			w.told = 0
+			continue
+		}
+		if w.told == 0 {
 			w.contestedAt = now
-		case ownContest || now.Sub(later(w.contestedAt, r.sequencedAt)) < ct.barAfter():
-		case ct.owners.Bar(key, r.sequencer, now.Add(barTime)):
-			v, _ := ct.owners.View(key)
-			ct.log.Warn("sequencer of a feed has left out of the log that an item is not at the web server; another node leads the feed for a day", "url", v.URL, "item", w.ID.String(), "sequencer", overlay.NodeID(ct.node.Network(), r.sequencer).String())
+		}
+		switch {
+		case now.Sub(w.contestedAt) < time.Duration(w.told)*ct.barAfter()/maxTold:
+		case w.told < maxTold:
+			w.told++
+			tell = append(tell, w.Version)
+		default:
+			w.told = 0 // begins anew, if a minority of the owners is barred already
+			bar = append(bar, w.Version)
+		}
+	}
+	if len(tell)+len(bar) == 0 {
+		return
+	}
+	log := ct.owners.Log(key)
+	ct.entries.decode(log, func(got []decodedEntry) {
+		v, ok := ct.owners.View(key)
+		if !ok || v.Epoch == nil || v.Epoch.Sequencer != r.sequencer {
 			return
+		}
+		var window difference.Window
+		var logged marks // a sequencer asks again about contested items, so that they are wanted again
+		for i, e := range log {
+			window.Apply(got[i].Delta, e.Time, e.At.Seq)
+			logged.add(got[i].sightings, window.Version, v.Epoch.Owners)
+		}
+		r.wanted = slices.DeleteFunc(r.wanted, func(w wantedSight) bool { return logged.of(w.Version) != (mark{}) })
+		ct.tell(key, r, v.Epoch.Owners, tell)
+		for _, w := range r.wanted {
+			if slices.Contains(bar, w.Version) && ct.owners.Bar(key, r.sequencer, ct.clock.Now().Add(barTime)) {
+				ct.log.Warn("sequencer of a feed has left out of the log that an item is not at the web server; another node leads the feed for a day", "url", v.URL, "item", w.ID.String(), "sequencer", overlay.NodeID(ct.node.Network(), r.sequencer).String())
+				return
+			}
+		}
+	})
+}
+
+// tell sends the sequencer the sightings that contest some versions, those that contest more than one once.
+func (ct *contests) tell(key overlay.ID, r *sightRecord, owners []env.PeerID, versions []difference.Version) {
+	var told [][][]byte
+	for _, w := range r.wanted {
+		var raw [][]byte
+		for _, s := range w.missed {
+			if slices.Contains(owners, wire.PeerIDOf(s.Owner)) {
+				raw = append(raw, s.Raw)
+			}
+		}
+		same := func(other [][]byte) bool { return slices.EqualFunc(raw, other, bytes.Equal) }
+		if slices.Contains(versions, w.Version) && !slices.ContainsFunc(told, same) {
+			told = append(told, raw)
+			ct.send(ct.peer(r.sequencer), &feedtreepb.Message{Body: &feedtreepb.Message_Contest{Contest: &feedtreepb.Contest{Key: key[:], Sightings: raw}}})
 		}
 	}
 }

@@ -64,6 +64,48 @@ func TestContestedMarks(t *testing.T) {
 	}
 }
 
+// A sequencer appends the contest that another owner knows of once, if it is about the version that the log has, and if each
+// sighting is another owner's and from after the log got that version.
+func TestASequencerChecksWhatItIsTold(t *testing.T) {
+	signers, owners := ownerKeys(6)
+	item, other := feed.ID{9}, difference.Version{ID: feed.ID{8}, Hash: feed.Hash{1}}
+	logged := difference.Version{ID: item, Hash: feed.Hash{1}}
+	const tolerance = time.Minute
+	by := func(at time.Time, missing difference.Version, who ...int) (of []*difference.Sighting) {
+		for _, i := range who {
+			of = append(of, difference.See(signers[i], benchURL, nil, at, missing))
+		}
+		return of
+	}
+	old := began.Add(-tolerance)
+	for _, test := range []struct {
+		what string
+		of   []*difference.Sighting
+		want bool
+	}{
+		{"most owners", by(old, logged, 0, 1, 2), true},
+		{"too few", by(began, logged, 0, 1), false},
+		{"nobody", nil, false},
+		{"one twice", by(began, logged, 0, 1, 1), false},
+		{"one more than once beside most owners", by(began, logged, 0, 1, 2, 2), false},
+		{"a stranger", by(began, logged, 0, 1, 5), false},
+		{"one from before the log had it", append(by(began, logged, 0, 1), by(old.Add(-1), logged, 2)...), false},
+		{"another version", by(began, difference.Version{ID: item, Hash: feed.Hash{2}}, 0, 1, 2), false},
+		{"an item that the log lacks", by(began, other, 0, 1, 2), false},
+		{"no hash of an item that the log lacks", by(began, difference.Version{ID: other.ID}, 0, 1, 2), false},
+	} {
+		l := new(leaderState)
+		l.window.Apply(difference.Delta{Changes: []difference.Change{{Item: feed.Item{ID: item, Hash: logged.Hash}}}}, began, 1)
+		if got := l.contestedBy(test.of, owners[:5], tolerance); got != test.want {
+			t.Errorf("%s: %v", test.what, got)
+		}
+		l.marks.add(test.of, l.window.Version, owners[:5])
+		if test.want && l.contestedBy(test.of, owners[:5], tolerance) {
+			t.Errorf("%s: it counts twice", test.what)
+		}
+	}
+}
+
 // A document proves that an item is missing only if half of it is older than the item.
 func TestADocumentMayHaveRolledPastAnItem(t *testing.T) {
 	var w difference.Window

@@ -190,6 +190,8 @@ func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 		err = f.witnesses.onSightRequest(from, b.SightRequest)
 	case *feedtreepb.Message_Sight:
 		err = f.certifier.onSight(from, b.Sight)
+	case *feedtreepb.Message_Contest:
+		f.certifier.onContest(from, b.Contest)
 	case *feedtreepb.Message_Audit:
 		err = f.originAudits.onAudit(from, b.Audit)
 	case *feedtreepb.Message_Objection:

@@ -49,6 +49,7 @@ func FuzzMessage(f *testing.F) {
 		{Body: &feedtreepb.Message_Objection{Objection: &feedtreepb.Objection{Witness: []byte{1}}}},
 		{Body: &feedtreepb.Message_SightRequest{SightRequest: &feedtreepb.SightRequest{Key: key[:], Items: [][]byte{make([]byte, 64)}, Look: true}}},
 		{Body: &feedtreepb.Message_Sight{Sight: &feedtreepb.Sight{Sighting: []byte{1}}}},
+		{Body: &feedtreepb.Message_Contest{Contest: &feedtreepb.Contest{Key: key[:], Sightings: [][]byte{{1}}}}},
 	} {
 		f.Add(wire.Encode(m))
 	}

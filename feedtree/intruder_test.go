@@ -161,7 +161,7 @@ func (in *intruder) chooseUpdate(s *choices) *feedtreepb.Update {
 // An attack sends the target a message of one kind.
 type attack func(in *intruder, s *choices)
 
-var attacks = []attack{sendDigest, sendDigestAck, sendHeads, sendHeadsReply, sendBeats, sendUpdate, sendBeat, sendPush, sendPushReply, sendWitnessRequest, sendWitnessReply, sendObjection, sendSightRequest, sendSight, sendAudit}
+var attacks = []attack{sendDigest, sendDigestAck, sendHeads, sendHeadsReply, sendBeats, sendUpdate, sendBeat, sendPush, sendPushReply, sendWitnessRequest, sendWitnessReply, sendObjection, sendSightRequest, sendSight, sendAudit, sendContest}
 
 // runAttacks sends a member the messages that the input describes.
 func runAttacks(t *testing.T, b []byte, kinds ...attack) {
@@ -358,6 +358,10 @@ func FuzzSight(f *testing.F) { fuzz(f, sendSight) }
 
 // sendSight sends a sighting that nobody has asked for, of items that do not exist. The intruder is an owner.
 func sendSight(in *intruder, s *choices) {
+	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_Sight{Sight: &feedtreepb.Sight{Sighting: in.chooseSighting(s)}}})
+}
+
+func (in *intruder) chooseSighting(s *choices) []byte {
 	raw := make([]byte, pick(s, 0, 1, difference.MaxSighting, difference.MaxSighting+1))
 	if s.choose(4) < 3 {
 		at := in.Now().Add(pick(s, 0, -time.Hour, time.Hour, -100*365*24*time.Hour))
@@ -365,7 +369,18 @@ func sendSight(in *intruder, s *choices) {
 		raw = difference.See(in.signer, pick(s, in.feeds[0], in.feeds[1], "http://other.example/"), seen, at, make([]difference.Version, pick(s, 0, 1, difference.MaxSeen))...).Raw
 		raw = raw[:pick(s, len(raw), len(raw)-1)]
 	}
-	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_Sight{Sight: &feedtreepb.Sight{Sighting: raw}}})
+	return raw
+}
+
+func FuzzContest(f *testing.F) { fuzz(f, sendContest) }
+
+// sendContest tells of a contest of items that do not exist.
+func sendContest(in *intruder, s *choices) {
+	m := &feedtreepb.Contest{Key: in.chooseKey(s)}
+	for range pick(s, 1, 0, 3, difference.MaxSightings+1) {
+		m.Sightings = append(m.Sightings, in.chooseSighting(s))
+	}
+	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_Contest{Contest: m}})
 }
 
 func FuzzAudit(f *testing.F) { fuzz(f, sendAudit) }

@@ -82,6 +82,9 @@ func parse(body []byte) (*feedtreepb.Message, error) {
 		valid = isKey(b.SightRequest.Key) && len(b.SightRequest.Items) > 0 && len(b.SightRequest.Items) <= difference.MaxSeen
 	case *feedtreepb.Message_Sight:
 		valid = within(b.Sight.Sighting, difference.MaxSighting)
+	case *feedtreepb.Message_Contest:
+		valid = isKey(b.Contest.Key) && len(b.Contest.Sightings) > 0 &&
+			each(b.Contest.Sightings, difference.MaxSightings, func(raw []byte) bool { return within(raw, difference.MaxSighting) })
 	case *feedtreepb.Message_Audit:
 		valid = within(b.Audit.Sighting, difference.MaxSighting)
 	case *feedtreepb.Message_Objection:

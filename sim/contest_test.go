@@ -37,7 +37,7 @@ func (d deafNode) Receive(from env.PeerID, frame []byte) error {
 func aboutSightings(frame []byte) bool {
 	layer, body, err := wire.ParseFrame(frame)
 	m := new(feedtreepb.Message)
-	return err == nil && layer == wire.Feed && proto.Unmarshal(body, m) == nil && (m.GetSightRequest() != nil || m.GetSight() != nil)
+	return err == nil && layer == wire.Feed && proto.Unmarshal(body, m) == nil && (m.GetSightRequest() != nil || m.GetSight() != nil || m.GetContest() != nil)
 }
 
 // suppressContests restarts a peer as one that neither asks other owners what they have seen, nor hears it, nor signs

@@ -280,6 +280,7 @@ type Message struct {
 	//	*Message_SightRequest
 	//	*Message_Sight
 	//	*Message_Audit
+	//	*Message_Contest
 	Body          isMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -439,6 +440,15 @@ func (x *Message) GetAudit() *Audit {
 	return nil
 }
 
+func (x *Message) GetContest() *Contest {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Contest); ok {
+			return x.Contest
+		}
+	}
+	return nil
+}
+
 type isMessage_Body interface {
 	isMessage_Body()
 }
@@ -495,6 +505,10 @@ type Message_Audit struct {
 	Audit *Audit `protobuf:"bytes,13,opt,name=audit,proto3,oneof"`
 }
 
+type Message_Contest struct {
+	Contest *Contest `protobuf:"bytes,14,opt,name=contest,proto3,oneof"`
+}
+
 func (*Message_Digest) isMessage_Body() {}
 
 func (*Message_DigestAck) isMessage_Body() {}
@@ -520,6 +534,8 @@ func (*Message_SightRequest) isMessage_Body() {}
 func (*Message_Sight) isMessage_Body() {}
 
 func (*Message_Audit) isMessage_Body() {}
+
+func (*Message_Contest) isMessage_Body() {}
 
 // Digest compares the heads of the logs of all feeds for which the receiver is a parent of the sender.
 type Digest struct {
@@ -1182,6 +1198,60 @@ func (x *Sight) GetSighting() []byte {
 	return nil
 }
 
+// Contest tells the sequencer of a feed the sightings of other owners by which the sender knows that most of them have looked
+// for an item of the log in vain: some of them may have told the sender only.
+type Contest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`             // of the feed
+	Sightings     [][]byte               `protobuf:"bytes,2,rep,name=sightings,proto3" json:"sightings,omitempty"` // envelopes, domain tidings/sighting/1; at most 8
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Contest) Reset() {
+	*x = Contest{}
+	mi := &file_feedtree_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Contest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Contest) ProtoMessage() {}
+
+func (x *Contest) ProtoReflect() protoreflect.Message {
+	mi := &file_feedtree_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Contest.ProtoReflect.Descriptor instead.
+func (*Contest) Descriptor() ([]byte, []int) {
+	return file_feedtree_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Contest) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Contest) GetSightings() [][]byte {
+	if x != nil {
+		return x.Sightings
+	}
+	return nil
+}
+
 // Audit tells the neighbours in a feed's trees that the sender has seen its log differ from its origin, repeatedly: an item
 // that the origin shows and the log lacks (seen), or the reverse (missing).
 type Audit struct {
@@ -1193,7 +1263,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_feedtree_proto_msgTypes[15]
+	mi := &file_feedtree_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1275,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[15]
+	mi := &file_feedtree_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1288,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{15}
+	return file_feedtree_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Audit) GetSighting() []byte {
@@ -1238,7 +1308,7 @@ type Objection struct {
 
 func (x *Objection) Reset() {
 	*x = Objection{}
-	mi := &file_feedtree_proto_msgTypes[16]
+	mi := &file_feedtree_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1250,7 +1320,7 @@ func (x *Objection) String() string {
 func (*Objection) ProtoMessage() {}
 
 func (x *Objection) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[16]
+	mi := &file_feedtree_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1263,7 +1333,7 @@ func (x *Objection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Objection.ProtoReflect.Descriptor instead.
 func (*Objection) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{16}
+	return file_feedtree_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Objection) GetWitness() []byte {
@@ -1291,7 +1361,7 @@ type BeatStatement struct {
 
 func (x *BeatStatement) Reset() {
 	*x = BeatStatement{}
-	mi := &file_feedtree_proto_msgTypes[17]
+	mi := &file_feedtree_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1303,7 +1373,7 @@ func (x *BeatStatement) String() string {
 func (*BeatStatement) ProtoMessage() {}
 
 func (x *BeatStatement) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[17]
+	mi := &file_feedtree_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1316,7 +1386,7 @@ func (x *BeatStatement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatStatement.ProtoReflect.Descriptor instead.
 func (*BeatStatement) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{17}
+	return file_feedtree_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BeatStatement) GetKey() []byte {
@@ -1390,7 +1460,7 @@ type Subscription struct {
 
 func (x *Subscription) Reset() {
 	*x = Subscription{}
-	mi := &file_feedtree_proto_msgTypes[18]
+	mi := &file_feedtree_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1472,7 @@ func (x *Subscription) String() string {
 func (*Subscription) ProtoMessage() {}
 
 func (x *Subscription) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[18]
+	mi := &file_feedtree_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1485,7 @@ func (x *Subscription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscription.ProtoReflect.Descriptor instead.
 func (*Subscription) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{18}
+	return file_feedtree_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Subscription) GetUrl() string {
@@ -1470,7 +1540,7 @@ type OwnerSet struct {
 
 func (x *OwnerSet) Reset() {
 	*x = OwnerSet{}
-	mi := &file_feedtree_proto_msgTypes[19]
+	mi := &file_feedtree_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +1552,7 @@ func (x *OwnerSet) String() string {
 func (*OwnerSet) ProtoMessage() {}
 
 func (x *OwnerSet) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[19]
+	mi := &file_feedtree_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +1565,7 @@ func (x *OwnerSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerSet.ProtoReflect.Descriptor instead.
 func (*OwnerSet) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{19}
+	return file_feedtree_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *OwnerSet) GetOwners() [][]byte {
@@ -1519,7 +1589,7 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x06Update\x12\x14\n" +
 	"\x05entry\x18\x01 \x01(\fR\x05entry\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\fR\x05epoch\"\x8c\x06\n" +
+	"\x05epoch\x18\x03 \x01(\fR\x05epoch\"\xc3\x06\n" +
 	"\aMessage\x122\n" +
 	"\x06digest\x18\x01 \x01(\v2\x18.tidings.feedtree.DigestH\x00R\x06digest\x12<\n" +
 	"\n" +
@@ -1537,7 +1607,8 @@ const file_feedtree_proto_rawDesc = "" +
 	" \x01(\v2\x1b.tidings.feedtree.ObjectionH\x00R\tobjection\x12E\n" +
 	"\rsight_request\x18\v \x01(\v2\x1e.tidings.feedtree.SightRequestH\x00R\fsightRequest\x12/\n" +
 	"\x05sight\x18\f \x01(\v2\x17.tidings.feedtree.SightH\x00R\x05sight\x12/\n" +
-	"\x05audit\x18\r \x01(\v2\x17.tidings.feedtree.AuditH\x00R\x05auditB\x06\n" +
+	"\x05audit\x18\r \x01(\v2\x17.tidings.feedtree.AuditH\x00R\x05audit\x125\n" +
+	"\acontest\x18\x0e \x01(\v2\x19.tidings.feedtree.ContestH\x00R\acontestB\x06\n" +
 	"\x04body\"n\n" +
 	"\x06Digest\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
@@ -1589,7 +1660,10 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x05items\x18\x02 \x03(\fR\x05items\x12\x12\n" +
 	"\x04look\x18\x03 \x01(\bR\x04look\"#\n" +
 	"\x05Sight\x12\x1a\n" +
-	"\bsighting\x18\x01 \x01(\fR\bsighting\"#\n" +
+	"\bsighting\x18\x01 \x01(\fR\bsighting\"9\n" +
+	"\aContest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1c\n" +
+	"\tsightings\x18\x02 \x03(\fR\tsightings\"#\n" +
 	"\x05Audit\x12\x1a\n" +
 	"\bsighting\x18\x01 \x01(\fR\bsighting\"%\n" +
 	"\tObjection\x12\x18\n" +
@@ -1629,7 +1703,7 @@ func file_feedtree_proto_rawDescGZIP() []byte {
 }
 
 var file_feedtree_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_feedtree_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_feedtree_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_feedtree_proto_goTypes = []any{
 	(PushReply_Verdict)(0), // 0: tidings.feedtree.PushReply.Verdict
 	(*News)(nil),           // 1: tidings.feedtree.News
@@ -1647,11 +1721,12 @@ var file_feedtree_proto_goTypes = []any{
 	(*WitnessReply)(nil),   // 13: tidings.feedtree.WitnessReply
 	(*SightRequest)(nil),   // 14: tidings.feedtree.SightRequest
 	(*Sight)(nil),          // 15: tidings.feedtree.Sight
-	(*Audit)(nil),          // 16: tidings.feedtree.Audit
-	(*Objection)(nil),      // 17: tidings.feedtree.Objection
-	(*BeatStatement)(nil),  // 18: tidings.feedtree.BeatStatement
-	(*Subscription)(nil),   // 19: tidings.feedtree.Subscription
-	(*OwnerSet)(nil),       // 20: tidings.feedtree.OwnerSet
+	(*Contest)(nil),        // 16: tidings.feedtree.Contest
+	(*Audit)(nil),          // 17: tidings.feedtree.Audit
+	(*Objection)(nil),      // 18: tidings.feedtree.Objection
+	(*BeatStatement)(nil),  // 19: tidings.feedtree.BeatStatement
+	(*Subscription)(nil),   // 20: tidings.feedtree.Subscription
+	(*OwnerSet)(nil),       // 21: tidings.feedtree.OwnerSet
 }
 var file_feedtree_proto_depIdxs = []int32{
 	2,  // 0: tidings.feedtree.News.update:type_name -> tidings.feedtree.Update
@@ -1664,18 +1739,19 @@ var file_feedtree_proto_depIdxs = []int32{
 	11, // 7: tidings.feedtree.Message.push_reply:type_name -> tidings.feedtree.PushReply
 	12, // 8: tidings.feedtree.Message.witness_request:type_name -> tidings.feedtree.WitnessRequest
 	13, // 9: tidings.feedtree.Message.witness_reply:type_name -> tidings.feedtree.WitnessReply
-	17, // 10: tidings.feedtree.Message.objection:type_name -> tidings.feedtree.Objection
+	18, // 10: tidings.feedtree.Message.objection:type_name -> tidings.feedtree.Objection
 	14, // 11: tidings.feedtree.Message.sight_request:type_name -> tidings.feedtree.SightRequest
 	15, // 12: tidings.feedtree.Message.sight:type_name -> tidings.feedtree.Sight
-	16, // 13: tidings.feedtree.Message.audit:type_name -> tidings.feedtree.Audit
-	7,  // 14: tidings.feedtree.Heads.heads:type_name -> tidings.feedtree.Head
-	0,  // 15: tidings.feedtree.PushReply.verdict:type_name -> tidings.feedtree.PushReply.Verdict
-	20, // 16: tidings.feedtree.Subscription.owner_sets:type_name -> tidings.feedtree.OwnerSet
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	17, // 13: tidings.feedtree.Message.audit:type_name -> tidings.feedtree.Audit
+	16, // 14: tidings.feedtree.Message.contest:type_name -> tidings.feedtree.Contest
+	7,  // 15: tidings.feedtree.Heads.heads:type_name -> tidings.feedtree.Head
+	0,  // 16: tidings.feedtree.PushReply.verdict:type_name -> tidings.feedtree.PushReply.Verdict
+	21, // 17: tidings.feedtree.Subscription.owner_sets:type_name -> tidings.feedtree.OwnerSet
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_feedtree_proto_init() }
@@ -1703,6 +1779,7 @@ func file_feedtree_proto_init() {
 		(*Message_SightRequest)(nil),
 		(*Message_Sight)(nil),
 		(*Message_Audit)(nil),
+		(*Message_Contest)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1710,7 +1787,7 @@ func file_feedtree_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_feedtree_proto_rawDesc), len(file_feedtree_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -176,11 +176,12 @@ func (w *world) readContests() {
 	w.World.Run(time.Second) // the logs are read meanwhile
 }
 
-// spent returns the polls and looks since the beginning.
+// spent returns the polls since the beginning, and how many of them were only made to confirm news or to audit a log.
 func (w *world) spent() (polls int, looks uint64) {
 	for _, p := range w.Peers() {
 		if p.Up() {
-			looks += p.Layers().Feeds.Stats().Looks
+			st := p.Layers().Feeds.Stats()
+			looks += st.Looks + st.OriginAudits
 		}
 	}
 	return w.FeedStats().Polls, looks
