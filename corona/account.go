@@ -42,6 +42,7 @@ type budgetAccount struct {
 	requesters   []requester // nodes that wait for a grant
 	grantBytes   []byte      // the last grant, encoded; nil: another node issued it
 	epoch        owner.Hash  // of grantBytes
+	audited
 }
 
 // requester is a node that requested a grant, with the number of the grant that it has.
@@ -183,7 +184,7 @@ func (i *grantedRates) add(a *budgetAccount, sign float64) {
 
 // claims returns the claims that count, and their accounts. For a channel without a claim at this
 // budget leader, its last grant counts as the claim.
-func (o *stewardState) claims() (claims []claim, accounts []*budgetAccount) {
+func (o *stewardState) claims(now time.Time) (claims []claim, accounts []*budgetAccount) {
 	total, n := 0, 0
 	for _, a := range o.accounts {
 		if !a.claimedAt.IsZero() && a.contentBytes > 0 {
@@ -199,7 +200,7 @@ func (o *stewardState) claims() (claims []claim, accounts []*budgetAccount) {
 				continue
 			}
 			k = claim{readers: last.readers, interval: last.interval, pollers: last.pollers, tieBreak: tieBreak(a.key)}
-		} else if a.contentBytes > 0 {
+		} else if k.readers = a.counted(now); a.contentBytes > 0 {
 			k.size = float64(a.contentBytes) * float64(n) / float64(total)
 		}
 		claims, accounts = append(claims, k), append(accounts, a)

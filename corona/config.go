@@ -190,14 +190,17 @@ type Stats struct {
 	Crowded         uint64 // change reports, and feeds of a domain, dropped for lack of space
 	Unlisted        uint64 // orders to a wedge that could not be given
 
-	Skipped    uint64 // polls left out because no grant covered them
-	Solo       uint64 // polls without a grant, which a domain tolerates now and then
-	Forged     uint64 // forged grants and epochs of budget leaders
-	Expired    uint64 // grants that came too late, or ended before the next one came
-	Replayed   uint64 // outdated grants and claims
-	Granted    uint64 // requests for grants answered as the budget leader of a domain
-	Unstored   uint64 // times that signed grants could not be stored, and were not sent
-	Short      uint64 // requests for grants refused because the budget was used up
-	Denied     uint64 // grants of others that were not signed: beyond the budget, or out of order
-	Misclaimed uint64 // feeds claimed by a node that cannot lead them, or for another domain
+	Skipped     uint64 // polls left out because no grant covered them
+	Solo        uint64 // polls without a grant, which a domain tolerates now and then
+	Forged      uint64 // forged grants and epochs of budget leaders
+	Expired     uint64 // grants that came too late, or ended before the next one came
+	Replayed    uint64 // outdated grants and claims
+	Granted     uint64 // requests for grants answered as the budget leader of a domain
+	Unstored    uint64 // times that signed grants could not be stored, and were not sent
+	Short       uint64 // requests for grants refused because the budget was used up
+	Denied      uint64 // grants of others that were not signed: beyond the budget, or out of order
+	Audited     uint64 // claims of readers that were compared with a feed's second tree
+	Overclaimed uint64 // claims of more readers than that tree has
+	Unaudited   uint64 // such comparisons without an answer
+	Misclaimed  uint64 // feeds claimed by a node that cannot lead them, or for another domain
 }

@@ -130,6 +130,8 @@ func FuzzPoliteness(f *testing.F) {
 		{Body: &coronapb.Politeness_Countersigned{Countersigned: &coronapb.Countersigned{Signatures: []*coronapb.Countersigned_Signature{{Key: feed.key[:], Signature: make([]byte, 64)}}}}},
 		{Body: &coronapb.Politeness_LedgerRequest{LedgerRequest: &coronapb.LedgerRequest{Nonce: 1}}},
 		{Body: &coronapb.Politeness_Ledger{Ledger: &coronapb.Ledger{Entries: []*coronapb.Ledger_Entry{{Key: feed.key[:], Pollers: 1, IntervalMs: 1}}}}},
+		{Body: &coronapb.Politeness_ReadersRequest{ReadersRequest: &coronapb.ReadersRequest{Key: feed.key[:], Record: h.node.Self().Raw, Nonce: 1}}},
+		{Body: &coronapb.Politeness_ReadersResponse{ReadersResponse: &coronapb.ReadersResponse{Nonce: 1, Readers: 9}}},
 	} {
 		m.Domain = "a.example"
 		f.Add(wire.Encode(&coronapb.Message{Body: &coronapb.Message_Politeness{Politeness: m}}))

@@ -219,6 +219,14 @@ func breaksPoliteness(m *coronapb.Politeness) string {
 				return "signature"
 			}
 		}
+	case *coronapb.Politeness_ReadersRequest:
+		if len(b.ReadersRequest.Key) != len(overlay.ID{}) || len(b.ReadersRequest.Record) > overlay.MaxRecord {
+			return "readers"
+		}
+	case *coronapb.Politeness_ReadersResponse:
+		if len(b.ReadersResponse.Record) > overlay.MaxRecord {
+			return "readers"
+		}
 	case *coronapb.Politeness_LedgerRequest:
 	case *coronapb.Politeness_Ledger:
 		if len(b.Ledger.Entries) > maxLedger {

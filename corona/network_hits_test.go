@@ -63,6 +63,9 @@ func (w *testNetwork) stats() (sum Stats) {
 		sum.Denied += st.Denied
 		sum.Misclaimed += st.Misclaimed
 		sum.Garbage += st.Garbage
+		sum.Audited += st.Audited
+		sum.Overclaimed += st.Overclaimed
+		sum.Unaudited += st.Unaudited
 	}
 	return sum
 }

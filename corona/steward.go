@@ -44,6 +44,7 @@ type steward struct {
 	permits *permits // for grants that this node makes for itself
 	owners  Owners   // nil: domains have no budgets
 	store   env.Store
+	trees   Trees // nil: claims of readers are not audited
 
 	startedAt    time.Time                    // when this node started
 	ledgerLost   bool                         // the grants that it had signed before could not be read
@@ -52,6 +53,7 @@ type steward struct {
 	rootAskedAt  map[overlay.ID]time.Time     // by domain key: the last grant request that this node got as the key's root
 	calendar     env.Calendar[overlay.ID]     // domain keys with grants to issue or requests to repeat
 	sweepAt      time.Time                    // when expired state is removed next
+	audits       map[uint64]*audit            // questions about readers that have no answer yet, by nonce; at most maxAudits
 }
 
 // enable makes this node a steward of the keys that it owns.
@@ -90,12 +92,17 @@ func (st *steward) sweep(now time.Time) {
 			delete(st.states, key)
 		}
 	}
+	st.endAudits(now)
 	maps.DeleteFunc(st.rootAskedAt, func(key overlay.ID, _ time.Time) bool { return !st.StewardKeyInUse(key) })
 }
 
-// deliver takes a message that was routed to a domain's key. This node is the key's root or its
-// sequencer. The first grant request for a domain makes the root claim ownership of the key.
+// deliver takes a message that was routed to a domain's key, or to that of a channel's second tree. This node is the key's
+// root or its sequencer. The first grant request for a domain makes the root claim ownership of the key.
 func (st *steward) deliver(key overlay.ID, m *coronapb.Politeness) {
+	if q := m.GetReadersRequest(); q != nil {
+		st.onReadersRequest(key, m.Domain, q)
+		return
+	}
 	if st.owners == nil || overlay.StewardKey(st.cfg.Network, m.Domain) != key || m.GetGrantRequest() == nil {
 		st.stats.Garbage++
 		return
@@ -136,6 +143,8 @@ func (st *steward) receive(from env.PeerID, m *coronapb.Politeness) {
 		st.onCountersign(from, m.Domain, b.Countersign, now)
 	case *coronapb.Politeness_Countersigned:
 		st.onCountersigned(from, m.Domain, b.Countersigned)
+	case *coronapb.Politeness_ReadersResponse:
+		st.onReadersResponse(from, b.ReadersResponse, now)
 	case *coronapb.Politeness_LedgerRequest:
 		st.onLedgerRequest(from, m.Domain, b.LedgerRequest)
 	case *coronapb.Politeness_Ledger:
@@ -237,7 +246,7 @@ func (st *steward) onGrantRequest(domain string, sender *overlay.Contact, reques
 		return
 	}
 	st.startEpoch(o, v.Epoch, now)
-	claimed := 0
+	claimed, wait := 0, issuePause
 	for _, a := range o.accounts {
 		if a.claimedBy == sender.Peer.ID && !a.claimedAt.IsZero() {
 			claimed++
@@ -260,9 +269,12 @@ func (st *steward) onGrantRequest(domain string, sender *overlay.Contact, reques
 		}
 		a.setClaim(b, sender.Peer.ID, now, st.cfg.MaintenanceInterval)
 		a.addRequester(requester{sender.Peer, b.number})
+		if st.auditClaim(o, a, sender.ID, now) {
+			wait = auditWait
+		}
 	}
 	if o.issueAt.IsZero() {
-		o.issueAt = now.Add(issuePause)
+		o.issueAt = now.Add(wait)
 		st.calendar.Add(o.issueAt, o.key)
 	}
 }
@@ -314,7 +326,7 @@ func (o *stewardState) leads(e *owner.Epoch) bool { return o.epoch != nil && o.e
 // issueGrants makes grants for the sequencers that wait for one.
 func (st *steward) issueGrants(o *stewardState, e *owner.Epoch, now time.Time) {
 	st.dropExpired(o, now)
-	claims, accounts := o.claims()
+	claims, accounts := o.claims(now)
 	limit := budgetOf(claims, st.cfg.Compression)
 	shares := shareOut(claims, allocatable(claims, limit))
 	rates := o.grantedRates()
@@ -447,8 +459,9 @@ func (st *steward) retryRequests(o *stewardState, now time.Time) {
 	if o.ledgerNonce != 0 {
 		switch o.ledgerTries++; {
 		case len(o.ledgersFrom) >= v.Epoch.Quorum():
-			o.ledgerNonce = 0
-			st.issueGrants(o, v.Epoch, now)
+			if o.ledgerNonce = 0; o.issueAt.IsZero() {
+				st.issueGrants(o, v.Epoch, now)
+			}
 		case o.ledgerTries < maxSignTries:
 			st.requestLedgers(o, v.Epoch, now)
 		default:
@@ -460,7 +473,7 @@ func (st *steward) retryRequests(o *stewardState, now time.Time) {
 		s.tries++
 		return s.tries > maxSignTries
 	})
-	claims, _ := o.claims()
+	claims, _ := o.claims(now)
 	st.requestSignatures(o, v.Epoch, o.pendingGrants, readersRate(claims))
 	if len(o.pendingGrants) > 0 {
 		st.scheduleRetry(o, now)

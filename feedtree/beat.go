@@ -255,6 +255,6 @@ func (hb *heartbeats) publishHead(c *channel) {
 	if b := hb.sign(c); b != nil && b.seq > 0 {
 		hb.stats.Heads++
 		payload := wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: b.raw}})
-		hb.scribe.PublishWithID(shadowOf(c.key), messageID(owner.Hash(b.head)), payload, func(bool) {})
+		hb.scribe.PublishWithID(ShadowOf(c.key), messageID(owner.Hash(b.head)), payload, func(bool) {})
 	}
 }

@@ -199,9 +199,9 @@ func (m *common) isParent(key overlay.ID, peer env.PeerID) bool {
 	return slices.ContainsFunc(m.scribe.Parents(key), func(c *overlay.Contact) bool { return c.Peer.ID == peer })
 }
 
-// shadowOf returns the group of a feed's shadow tree, which is the key plus half the ring. Applied to that group,
+// ShadowOf returns the group of a feed's shadow tree, which is the key plus half the ring. Applied to that group,
 // it returns the key.
-func shadowOf(key overlay.ID) overlay.ID {
+func ShadowOf(key overlay.ID) overlay.ID {
 	key[0] ^= 0x80
 	return key
 }
@@ -219,7 +219,7 @@ const (
 
 func groupOf(key overlay.ID, tree int) overlay.ID {
 	if tree == headTree {
-		return shadowOf(key)
+		return ShadowOf(key)
 	}
 	return key
 }

@@ -130,13 +130,13 @@ func (f *FeedTree) Stats() Stats {
 
 // HasTree reports whether a group is one of the two trees of a feed that this node follows or leads.
 func (f *FeedTree) HasTree(group overlay.ID) bool {
-	return f.feeds[group] != nil || f.feeds[shadowOf(group)] != nil
+	return f.feeds[group] != nil || f.feeds[ShadowOf(group)] != nil
 }
 
 // Deliver handles a message that scribe brought down a tree.
 func (f *FeedTree) Deliver(d scribe.Delivery) {
 	n, err := parseNews(d.Payload)
-	shadowed := f.feeds[shadowOf(d.Group)]
+	shadowed := f.feeds[ShadowOf(d.Group)]
 	switch {
 	case err != nil:
 	case n.GetObjection() != nil:

@@ -73,6 +73,7 @@ func (su *subscriptions) Subscribe(url string, weight int, attributes []byte, do
 		c.subscribed, c.weight, c.since, c.attributes = true, weight, since, attributes
 		if known {
 			su.scribe.Join(key, weight)
+			su.scribe.Join(ShadowOf(key), weight)
 		} else {
 			su.join(c)
 		}
@@ -86,7 +87,7 @@ func (su *subscriptions) join(c *channel) {
 	c.stated = stated{listening: c.confirmed}
 	su.owners.Follow(c.key, c.url)
 	su.scribe.Join(c.key, c.weight)
-	su.scribe.Join(shadowOf(c.key), 1)
+	su.scribe.Join(ShadowOf(c.key), c.weight)
 	su.requestOwners(c)
 	su.repairer.start(c, owner.Hash{})
 	su.audits.planQuiet(c)
@@ -109,7 +110,7 @@ func (su *subscriptions) Unsubscribe(url string, done func(error)) {
 			c.keyTrust, c.asking, c.ownerSets = keyTrust{}, asking{}, nil
 			c.originAuditing = originAuditing{}
 			su.scribe.Leave(key)
-			su.scribe.Leave(shadowOf(key))
+			su.scribe.Leave(ShadowOf(key))
 			su.owners.Unfollow(key)
 			if c.leader == nil {
 				delete(su.feeds, key)

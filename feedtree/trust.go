@@ -141,7 +141,7 @@ func (tr *trusts) sendObjection(c *channel, now time.Time) {
 	tr.stats.Objected++
 	raw := difference.Attest(tr.signer, c.url, c.trust.Key, now).Raw
 	news := wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Objection{Objection: raw}})
-	for _, group := range []overlay.ID{c.key, shadowOf(c.key)} {
+	for _, group := range []overlay.ID{c.key, ShadowOf(c.key)} {
 		tr.scribe.Publish(group, news, func(bool) {})
 	}
 	tr.sendOwners(c.key, &feedtreepb.Message{Body: &feedtreepb.Message_Objection{Objection: &feedtreepb.Objection{Witness: raw}}})

@@ -37,6 +37,8 @@ type Politeness struct {
 	//	*Politeness_Countersigned
 	//	*Politeness_LedgerRequest
 	//	*Politeness_Ledger
+	//	*Politeness_ReadersRequest
+	//	*Politeness_ReadersResponse
 	Body          isPoliteness_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -140,6 +142,24 @@ func (x *Politeness) GetLedger() *Ledger {
 	return nil
 }
 
+func (x *Politeness) GetReadersRequest() *ReadersRequest {
+	if x != nil {
+		if x, ok := x.Body.(*Politeness_ReadersRequest); ok {
+			return x.ReadersRequest
+		}
+	}
+	return nil
+}
+
+func (x *Politeness) GetReadersResponse() *ReadersResponse {
+	if x != nil {
+		if x, ok := x.Body.(*Politeness_ReadersResponse); ok {
+			return x.ReadersResponse
+		}
+	}
+	return nil
+}
+
 type isPoliteness_Body interface {
 	isPoliteness_Body()
 }
@@ -168,6 +188,14 @@ type Politeness_Ledger struct {
 	Ledger *Ledger `protobuf:"bytes,7,opt,name=ledger,proto3,oneof"`
 }
 
+type Politeness_ReadersRequest struct {
+	ReadersRequest *ReadersRequest `protobuf:"bytes,8,opt,name=readers_request,json=readersRequest,proto3,oneof"` // routed to the key of a channel's second tree
+}
+
+type Politeness_ReadersResponse struct {
+	ReadersResponse *ReadersResponse `protobuf:"bytes,9,opt,name=readers_response,json=readersResponse,proto3,oneof"`
+}
+
 func (*Politeness_GrantRequest) isPoliteness_Body() {}
 
 func (*Politeness_GrantResponse) isPoliteness_Body() {}
@@ -179,6 +207,10 @@ func (*Politeness_Countersigned) isPoliteness_Body() {}
 func (*Politeness_LedgerRequest) isPoliteness_Body() {}
 
 func (*Politeness_Ledger) isPoliteness_Body() {}
+
+func (*Politeness_ReadersRequest) isPoliteness_Body() {}
+
+func (*Politeness_ReadersResponse) isPoliteness_Body() {}
 
 // GrantRequest asks the domain's steward for new grants, or to renew grants.
 type GrantRequest struct {
@@ -371,6 +403,129 @@ func (x *Claim) GetNumber() uint64 {
 	return 0
 }
 
+// ReadersRequest asks the root of a channel's second tree how many readers the channel has. It comes from the sequencer of
+// the domain's key.
+type ReadersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`       // of the channel
+	Record        []byte                 `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"` // of the sender; at most 1 KiB
+	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadersRequest) Reset() {
+	*x = ReadersRequest{}
+	mi := &file_politeness_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadersRequest) ProtoMessage() {}
+
+func (x *ReadersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_politeness_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadersRequest.ProtoReflect.Descriptor instead.
+func (*ReadersRequest) Descriptor() ([]byte, []int) {
+	return file_politeness_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ReadersRequest) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *ReadersRequest) GetRecord() []byte {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+func (x *ReadersRequest) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+// ReadersResponse answers ReadersRequest.
+type ReadersResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
+	Readers       uint32                 `protobuf:"varint,2,opt,name=readers,proto3" json:"readers,omitempty"` // as the tree's root counts them
+	Record        []byte                 `protobuf:"bytes,3,opt,name=record,proto3" json:"record,omitempty"`    // of the sender, in a network whose ids are not made of keys; at most 1 KiB
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadersResponse) Reset() {
+	*x = ReadersResponse{}
+	mi := &file_politeness_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadersResponse) ProtoMessage() {}
+
+func (x *ReadersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_politeness_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadersResponse.ProtoReflect.Descriptor instead.
+func (*ReadersResponse) Descriptor() ([]byte, []int) {
+	return file_politeness_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ReadersResponse) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
+func (x *ReadersResponse) GetReaders() uint32 {
+	if x != nil {
+		return x.Readers
+	}
+	return 0
+}
+
+func (x *ReadersResponse) GetRecord() []byte {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
 // GrantResponse answers GrantRequest.
 type GrantResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -381,7 +536,7 @@ type GrantResponse struct {
 
 func (x *GrantResponse) Reset() {
 	*x = GrantResponse{}
-	mi := &file_politeness_proto_msgTypes[4]
+	mi := &file_politeness_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -393,7 +548,7 @@ func (x *GrantResponse) String() string {
 func (*GrantResponse) ProtoMessage() {}
 
 func (x *GrantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[4]
+	mi := &file_politeness_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -406,7 +561,7 @@ func (x *GrantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantResponse.ProtoReflect.Descriptor instead.
 func (*GrantResponse) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{4}
+	return file_politeness_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GrantResponse) GetGrants() [][]byte {
@@ -427,7 +582,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_politeness_proto_msgTypes[5]
+	mi := &file_politeness_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -439,7 +594,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[5]
+	mi := &file_politeness_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -452,7 +607,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{5}
+	return file_politeness_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Grant) GetStatement() []byte {
@@ -480,7 +635,7 @@ type Countersignature struct {
 
 func (x *Countersignature) Reset() {
 	*x = Countersignature{}
-	mi := &file_politeness_proto_msgTypes[6]
+	mi := &file_politeness_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -492,7 +647,7 @@ func (x *Countersignature) String() string {
 func (*Countersignature) ProtoMessage() {}
 
 func (x *Countersignature) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[6]
+	mi := &file_politeness_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -505,7 +660,7 @@ func (x *Countersignature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Countersignature.ProtoReflect.Descriptor instead.
 func (*Countersignature) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{6}
+	return file_politeness_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Countersignature) GetOwner() uint32 {
@@ -538,7 +693,7 @@ type GrantStatement struct {
 
 func (x *GrantStatement) Reset() {
 	*x = GrantStatement{}
-	mi := &file_politeness_proto_msgTypes[7]
+	mi := &file_politeness_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +705,7 @@ func (x *GrantStatement) String() string {
 func (*GrantStatement) ProtoMessage() {}
 
 func (x *GrantStatement) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[7]
+	mi := &file_politeness_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +718,7 @@ func (x *GrantStatement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantStatement.ProtoReflect.Descriptor instead.
 func (*GrantStatement) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{7}
+	return file_politeness_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *GrantStatement) GetDomain() string {
@@ -628,7 +783,7 @@ type Countersign struct {
 
 func (x *Countersign) Reset() {
 	*x = Countersign{}
-	mi := &file_politeness_proto_msgTypes[8]
+	mi := &file_politeness_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +795,7 @@ func (x *Countersign) String() string {
 func (*Countersign) ProtoMessage() {}
 
 func (x *Countersign) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[8]
+	mi := &file_politeness_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +808,7 @@ func (x *Countersign) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Countersign.ProtoReflect.Descriptor instead.
 func (*Countersign) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{8}
+	return file_politeness_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Countersign) GetEpoch() []byte {
@@ -694,7 +849,7 @@ type Countersigned struct {
 
 func (x *Countersigned) Reset() {
 	*x = Countersigned{}
-	mi := &file_politeness_proto_msgTypes[9]
+	mi := &file_politeness_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -706,7 +861,7 @@ func (x *Countersigned) String() string {
 func (*Countersigned) ProtoMessage() {}
 
 func (x *Countersigned) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[9]
+	mi := &file_politeness_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -719,7 +874,7 @@ func (x *Countersigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Countersigned.ProtoReflect.Descriptor instead.
 func (*Countersigned) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{9}
+	return file_politeness_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Countersigned) GetSignatures() []*Countersigned_Signature {
@@ -740,7 +895,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_politeness_proto_msgTypes[10]
+	mi := &file_politeness_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -752,7 +907,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[10]
+	mi := &file_politeness_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -765,7 +920,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{10}
+	return file_politeness_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LedgerRequest) GetNonce() uint64 {
@@ -787,7 +942,7 @@ type Ledger struct {
 
 func (x *Ledger) Reset() {
 	*x = Ledger{}
-	mi := &file_politeness_proto_msgTypes[11]
+	mi := &file_politeness_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -799,7 +954,7 @@ func (x *Ledger) String() string {
 func (*Ledger) ProtoMessage() {}
 
 func (x *Ledger) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[11]
+	mi := &file_politeness_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -812,7 +967,7 @@ func (x *Ledger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ledger.ProtoReflect.Descriptor instead.
 func (*Ledger) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{11}
+	return file_politeness_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Ledger) GetNonce() uint64 {
@@ -847,7 +1002,7 @@ type Countersigned_Signature struct {
 
 func (x *Countersigned_Signature) Reset() {
 	*x = Countersigned_Signature{}
-	mi := &file_politeness_proto_msgTypes[12]
+	mi := &file_politeness_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -859,7 +1014,7 @@ func (x *Countersigned_Signature) String() string {
 func (*Countersigned_Signature) ProtoMessage() {}
 
 func (x *Countersigned_Signature) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[12]
+	mi := &file_politeness_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -872,7 +1027,7 @@ func (x *Countersigned_Signature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Countersigned_Signature.ProtoReflect.Descriptor instead.
 func (*Countersigned_Signature) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{9, 0}
+	return file_politeness_proto_rawDescGZIP(), []int{11, 0}
 }
 
 func (x *Countersigned_Signature) GetNumber() uint64 {
@@ -910,7 +1065,7 @@ type Ledger_Entry struct {
 
 func (x *Ledger_Entry) Reset() {
 	*x = Ledger_Entry{}
-	mi := &file_politeness_proto_msgTypes[13]
+	mi := &file_politeness_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +1077,7 @@ func (x *Ledger_Entry) String() string {
 func (*Ledger_Entry) ProtoMessage() {}
 
 func (x *Ledger_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[13]
+	mi := &file_politeness_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,7 +1090,7 @@ func (x *Ledger_Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ledger_Entry.ProtoReflect.Descriptor instead.
 func (*Ledger_Entry) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{11, 0}
+	return file_politeness_proto_rawDescGZIP(), []int{13, 0}
 }
 
 func (x *Ledger_Entry) GetKey() []byte {
@@ -984,7 +1139,7 @@ var File_politeness_proto protoreflect.FileDescriptor
 
 const file_politeness_proto_rawDesc = "" +
 	"\n" +
-	"\x10politeness.proto\x12\x0etidings.corona\"\xbb\x03\n" +
+	"\x10politeness.proto\x12\x0etidings.corona\"\xd4\x04\n" +
 	"\n" +
 	"Politeness\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12C\n" +
@@ -993,7 +1148,9 @@ const file_politeness_proto_rawDesc = "" +
 	"\vcountersign\x18\x04 \x01(\v2\x1b.tidings.corona.CountersignH\x00R\vcountersign\x12E\n" +
 	"\rcountersigned\x18\x05 \x01(\v2\x1d.tidings.corona.CountersignedH\x00R\rcountersigned\x12F\n" +
 	"\x0eledger_request\x18\x06 \x01(\v2\x1d.tidings.corona.LedgerRequestH\x00R\rledgerRequest\x120\n" +
-	"\x06ledger\x18\a \x01(\v2\x16.tidings.corona.LedgerH\x00R\x06ledgerB\x06\n" +
+	"\x06ledger\x18\a \x01(\v2\x16.tidings.corona.LedgerH\x00R\x06ledger\x12I\n" +
+	"\x0freaders_request\x18\b \x01(\v2\x1e.tidings.corona.ReadersRequestH\x00R\x0ereadersRequest\x12L\n" +
+	"\x10readers_response\x18\t \x01(\v2\x1f.tidings.corona.ReadersResponseH\x00R\x0freadersResponseB\x06\n" +
 	"\x04body\">\n" +
 	"\fGrantRequest\x12\x16\n" +
 	"\x06record\x18\x01 \x01(\fR\x06record\x12\x16\n" +
@@ -1008,7 +1165,15 @@ const file_politeness_proto_rawDesc = "" +
 	"\vinterval_ms\x18\x04 \x01(\x04R\n" +
 	"intervalMs\x12\x18\n" +
 	"\apollers\x18\x05 \x01(\rR\apollers\x12\x16\n" +
-	"\x06number\x18\x06 \x01(\x04R\x06number\"'\n" +
+	"\x06number\x18\x06 \x01(\x04R\x06number\"P\n" +
+	"\x0eReadersRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
+	"\x06record\x18\x02 \x01(\fR\x06record\x12\x14\n" +
+	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"Y\n" +
+	"\x0fReadersResponse\x12\x14\n" +
+	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x18\n" +
+	"\areaders\x18\x02 \x01(\rR\areaders\x12\x16\n" +
+	"\x06record\x18\x03 \x01(\fR\x06record\"'\n" +
 	"\rGrantResponse\x12\x16\n" +
 	"\x06grants\x18\x01 \x03(\fR\x06grants\"g\n" +
 	"\x05Grant\x12\x1c\n" +
@@ -1071,39 +1236,43 @@ func file_politeness_proto_rawDescGZIP() []byte {
 	return file_politeness_proto_rawDescData
 }
 
-var file_politeness_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_politeness_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_politeness_proto_goTypes = []any{
 	(*Politeness)(nil),              // 0: tidings.corona.Politeness
 	(*GrantRequest)(nil),            // 1: tidings.corona.GrantRequest
 	(*Claims)(nil),                  // 2: tidings.corona.Claims
 	(*Claim)(nil),                   // 3: tidings.corona.Claim
-	(*GrantResponse)(nil),           // 4: tidings.corona.GrantResponse
-	(*Grant)(nil),                   // 5: tidings.corona.Grant
-	(*Countersignature)(nil),        // 6: tidings.corona.Countersignature
-	(*GrantStatement)(nil),          // 7: tidings.corona.GrantStatement
-	(*Countersign)(nil),             // 8: tidings.corona.Countersign
-	(*Countersigned)(nil),           // 9: tidings.corona.Countersigned
-	(*LedgerRequest)(nil),           // 10: tidings.corona.LedgerRequest
-	(*Ledger)(nil),                  // 11: tidings.corona.Ledger
-	(*Countersigned_Signature)(nil), // 12: tidings.corona.Countersigned.Signature
-	(*Ledger_Entry)(nil),            // 13: tidings.corona.Ledger.Entry
+	(*ReadersRequest)(nil),          // 4: tidings.corona.ReadersRequest
+	(*ReadersResponse)(nil),         // 5: tidings.corona.ReadersResponse
+	(*GrantResponse)(nil),           // 6: tidings.corona.GrantResponse
+	(*Grant)(nil),                   // 7: tidings.corona.Grant
+	(*Countersignature)(nil),        // 8: tidings.corona.Countersignature
+	(*GrantStatement)(nil),          // 9: tidings.corona.GrantStatement
+	(*Countersign)(nil),             // 10: tidings.corona.Countersign
+	(*Countersigned)(nil),           // 11: tidings.corona.Countersigned
+	(*LedgerRequest)(nil),           // 12: tidings.corona.LedgerRequest
+	(*Ledger)(nil),                  // 13: tidings.corona.Ledger
+	(*Countersigned_Signature)(nil), // 14: tidings.corona.Countersigned.Signature
+	(*Ledger_Entry)(nil),            // 15: tidings.corona.Ledger.Entry
 }
 var file_politeness_proto_depIdxs = []int32{
 	1,  // 0: tidings.corona.Politeness.grant_request:type_name -> tidings.corona.GrantRequest
-	4,  // 1: tidings.corona.Politeness.grant_response:type_name -> tidings.corona.GrantResponse
-	8,  // 2: tidings.corona.Politeness.countersign:type_name -> tidings.corona.Countersign
-	9,  // 3: tidings.corona.Politeness.countersigned:type_name -> tidings.corona.Countersigned
-	10, // 4: tidings.corona.Politeness.ledger_request:type_name -> tidings.corona.LedgerRequest
-	11, // 5: tidings.corona.Politeness.ledger:type_name -> tidings.corona.Ledger
-	3,  // 6: tidings.corona.Claims.claims:type_name -> tidings.corona.Claim
-	6,  // 7: tidings.corona.Grant.signatures:type_name -> tidings.corona.Countersignature
-	12, // 8: tidings.corona.Countersigned.signatures:type_name -> tidings.corona.Countersigned.Signature
-	13, // 9: tidings.corona.Ledger.entries:type_name -> tidings.corona.Ledger.Entry
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	6,  // 1: tidings.corona.Politeness.grant_response:type_name -> tidings.corona.GrantResponse
+	10, // 2: tidings.corona.Politeness.countersign:type_name -> tidings.corona.Countersign
+	11, // 3: tidings.corona.Politeness.countersigned:type_name -> tidings.corona.Countersigned
+	12, // 4: tidings.corona.Politeness.ledger_request:type_name -> tidings.corona.LedgerRequest
+	13, // 5: tidings.corona.Politeness.ledger:type_name -> tidings.corona.Ledger
+	4,  // 6: tidings.corona.Politeness.readers_request:type_name -> tidings.corona.ReadersRequest
+	5,  // 7: tidings.corona.Politeness.readers_response:type_name -> tidings.corona.ReadersResponse
+	3,  // 8: tidings.corona.Claims.claims:type_name -> tidings.corona.Claim
+	8,  // 9: tidings.corona.Grant.signatures:type_name -> tidings.corona.Countersignature
+	14, // 10: tidings.corona.Countersigned.signatures:type_name -> tidings.corona.Countersigned.Signature
+	15, // 11: tidings.corona.Ledger.entries:type_name -> tidings.corona.Ledger.Entry
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_politeness_proto_init() }
@@ -1118,6 +1287,8 @@ func file_politeness_proto_init() {
 		(*Politeness_Countersigned)(nil),
 		(*Politeness_LedgerRequest)(nil),
 		(*Politeness_Ledger)(nil),
+		(*Politeness_ReadersRequest)(nil),
+		(*Politeness_ReadersResponse)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1125,7 +1296,7 @@ func file_politeness_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_politeness_proto_rawDesc), len(file_politeness_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -143,6 +143,9 @@ func (n *Node) build(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg C
 	n.Wedges = wedge.New(e, n.Overlay, cfg.Wedges, (*wedgeApp)(n))
 	n.Corona = corona.New(e, n.Overlay, signer, verify, n.Wedges, cfg.Corona, (*coronaApp)(n))
 	n.Corona.EnablePoliteness(n.Owners)
+	if n.Feeds != nil {
+		n.Corona.AuditReaders(trees{n.Scribe})
+	}
 	n.Corona.ServeReaders((*coronaApp)(n))
 	n.Sums = sums.New(e, n.Overlay, cfg.Sums, n.Corona.Adder())
 	n.Corona.Join(n.Sums)

@@ -234,6 +234,11 @@ func (n *coronaApp) Weight(key overlay.ID) int {
 	return v.Weight
 }
 
+// trees tells corona of the second trees of feeds.
+type trees struct{ *scribe.Scribe }
+
+func (trees) Shadow(feed overlay.ID) overlay.ID { return feedtree.ShadowOf(feed) }
+
 func (n *coronaApp) Owns(key overlay.ID) bool {
 	v, ok := n.Owners.View(key)
 	return ok && v.Owns

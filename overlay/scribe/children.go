@@ -180,9 +180,9 @@ func (cs *children) sendRedirect(g *group, who env.Peer, to *overlay.Contact) {
 	cs.outbox.enqueue(who, batchEntry{kind: entryRedirect, group: g.id, contact: to})
 }
 
-// pushSoon plans pushDown if there are more children than the fan-out.
+// pushSoon plans pushDown if there are more children than the fan-out, or if one of them has most clients below it.
 func (cs *children) pushSoon(g *group) {
-	if !g.pushPlanned && g.countMembers() > cs.cfg.FanOut {
+	if !g.pushPlanned && (g.countMembers() > cs.cfg.FanOut || !g.pushCheckPlanned && cs.dominant(g) != nil) {
 		g.pushPlanned = true
 		cs.cal.Add(cs.heartbeats.align(cs.clock.Now(), pushDelay), task{kind: taskPushDown, number: g.number})
 	}
@@ -206,10 +206,33 @@ func (cs *children) pushDown(g *group) {
 			cs.redirect(g, c.Peer, cs.pickParent(g, stay, c.ID, nil))
 		}
 	}
-	if !g.pushCheckPlanned && slices.ContainsFunc(g.children, func(c child) bool { return c.moving }) {
+	top := cs.dominant(g)
+	if s := uint32(cs.clock.Now().Unix()); top != nil && (g.offeredAt == 0 || time.Duration(s-g.offeredAt)*time.Second >= offerPause) {
+		g.offeredAt = s
+		cs.sendRoom(g, cs.links.at(top.link))
+	}
+	if !g.pushCheckPlanned && (top != nil || slices.ContainsFunc(g.children, func(c child) bool { return c.moving })) {
 		g.pushCheckPlanned = true
 		cs.schedule(pushTimeout, task{kind: taskPushCheck, number: g.number})
 	}
+}
+
+// dominant returns the child of a root below which most clients of the group are, if they are more than one node can have
+// and the root has room for children of that child; else nil. It is mostly the root of before: the new one would stay
+// above it with one child, so that the root could not tell the tree from one that this child makes up.
+func (cs *children) dominant(g *group) *child {
+	c := g.heaviest()
+	if !g.root || g.countMembers() >= cs.cfg.FanOut || c == nil || c.weight <= uint32(cs.cfg.MaxWeight) || uint64(c.weight)*2 <= uint64(g.weight()) {
+		return nil
+	}
+	return c
+}
+
+// sendRoom tells a child how many of its children this node has room for.
+func (cs *children) sendRoom(g *group, l *link) {
+	cs.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{
+		Group: g.id[:], Room: uint32(max(cs.cfg.FanOut-g.countMembers(), 0)), Reply: true,
+	}}})
 }
 
 // forget ends an edge to a child without telling it.
@@ -255,7 +278,7 @@ func (cs *children) dropIfUnused(g *group) {
 }
 
 // onOffer answers an Offer with the number of children that there is room for, or, on a reply,
-// redirects that many children to the parent.
+// redirects that many children to the parent. A node that does not only forward redirects them to the root alone.
 func (cs *children) onOffer(l *link, m *scribepb.Offer) {
 	g := cs.groups.Get(overlay.ID(m.Group))
 	if g == nil || l == nil {
@@ -263,17 +286,18 @@ func (cs *children) onOffer(l *link, m *scribepb.Offer) {
 	}
 	if !m.Reply {
 		if g.child(l) != nil {
-			cs.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{
-				Group: m.Group, Room: uint32(max(cs.cfg.FanOut-g.countMembers(), 0)), Reply: true,
-			}}})
+			cs.sendRoom(g, l)
 		}
 		return
 	}
-	if g.parents[0].link != l.number || !g.onlyForwards() {
+	if g.parents[0].link != l.number {
 		return
 	}
-	for i := range min(int(m.Room), len(g.children)) {
-		cs.sendRedirect(g, cs.links.at(g.children[i].link).contact.Peer, l.contact)
+	if next, _ := cs.node.NextHop(g.id); !g.onlyForwards() && (next == nil || next.ID != l.contact.ID) {
+		return
+	}
+	for _, c := range cs.staying(g, int(min(m.Room, uint32(len(g.children))))) {
+		cs.sendRedirect(g, cs.links.at(c.link).contact.Peer, l.contact)
 	}
 }
 
@@ -328,6 +352,7 @@ func (cs *children) onEdgeList(from env.PeerID, l *link, m *scribepb.EdgeList) {
 		l.down.change(g, c.weight, weight)
 		c.weight = weight
 		cs.parents.updateWeight(g)
+		cs.pushSoon(g)
 	}
 	if len(unknown) > 0 {
 		cs.outbox.sendReject(env.Peer{ID: from}, unknown...)

@@ -123,6 +123,9 @@ const (
 	// down, so that children that join together are redirected together.
 	pushDelay = 2 * time.Second
 
+	// offerPause is the time between two offers of a root to take over children of a child with most clients below it.
+	offerPause = time.Minute
+
 	maxBatch = 1024 // entries in one Batch
 	maxList  = 512  // edges in one EdgeList, groups in one Reject
 	maxHave  = 64   // message ids in one Join

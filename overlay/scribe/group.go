@@ -19,7 +19,7 @@ type group struct {
 	parents    [2]parent // used entries first; see parentEdges
 	children   []child
 	search     *parentSearch // the search for a parent; nil: none
-	offeredAt  uint32        // when the node last sent an Offer to the parent, in seconds of Unix time; 0: never
+	offeredAt  uint32        // when the node last sent an Offer, in seconds of Unix time; 0: never
 
 	root             bool
 	pushPlanned      bool // pushDown is planned
@@ -78,6 +78,16 @@ func (g *group) weight() uint32 {
 		w += uint64(g.children[i].weight)
 	}
 	return uint32(min(w, math.MaxUint32))
+}
+
+// heaviest returns the member child with the most clients below it; nil if there is none.
+func (g *group) heaviest() (most *child) {
+	for i := range g.children {
+		if c := &g.children[i]; !c.client && (most == nil || c.weight > most.weight) {
+			most = c
+		}
+	}
+	return most
 }
 
 // onlyForwards says whether the node has neither a subscription nor clients as children.

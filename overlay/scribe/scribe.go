@@ -122,6 +122,22 @@ func (s *Scribe) Weight(id overlay.ID) (weight int, ok bool) {
 	return 0, false
 }
 
+// Corroborated returns the number of clients of a group, as summed at its root, where the member that reports most counts at
+// most as much as all others together, and as many more as one node may have. So a single member that makes up clients at
+// most doubles the number. In honest trees no part is that large (sim.TestHonestTreesAreEven).
+func (s *Scribe) Corroborated(id overlay.ID) (weight int, ok bool) {
+	g := s.groups.Get(id)
+	if g == nil || !g.root {
+		return 0, false
+	}
+	weight = int(g.weight())
+	if c := g.heaviest(); c != nil {
+		others := weight - int(c.weight)
+		weight = others + min(int(c.weight), others+s.cfg.MaxWeight)
+	}
+	return weight, true
+}
+
 // Stats returns the counters.
 func (s *Scribe) Stats() Stats {
 	st := s.stats

@@ -1,0 +1,51 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/internal/longtest"
+	"tidings/overlay"
+)
+
+// What roots count if they trust no single child is more than three quarters of what they count, also soon after members have
+// come of which some are roots now, and half while many subscribe at once on a lossy network.
+func TestHonestTreesAreEven(t *testing.T) {
+	seeds(t, 1, 5, func(t *testing.T, seed uint64) {
+		members := longtest.Pick(100, 200)
+		s := grown(seed, members)
+		s.SetNetworkFaults(NetworkFaults{Loss: 0.05})
+		var groups []overlay.ID
+		for i := range 40 {
+			g := s.Key(fmt.Sprintf("http://feed%d.example/", i))
+			groups = append(groups, g)
+			for j, p := range s.Peers() {
+				if (i*7+j*13)%40 <= i {
+					p.JoinGroup(g, 20)
+				}
+			}
+		}
+		check := func(when string, least float64) {
+			for i, g := range groups {
+				l := s.Root(g).Layers().Scribe
+				all, _ := l.Weight(g)
+				if some, _ := l.Corroborated(g); float64(some) < least*float64(all) {
+					t.Errorf("%s: group %d counts %d of %d", when, i, some, all)
+				}
+			}
+		}
+		for range 6 {
+			s.World.Run(10 * time.Second)
+			check("while many subscribe", 0.5)
+		}
+		s.World.Run(5 * time.Minute)
+		check("later", 0.75)
+		s.Grow(members*13/10, 0)
+		s.World.Run(90 * time.Second)
+		for range 6 {
+			s.World.Run(30 * time.Second)
+			check("after members came", 0.75)
+		}
+	})
+}
