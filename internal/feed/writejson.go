@@ -102,6 +102,14 @@ func (d *Document) appendJSON(out []byte, e *Entry) []byte {
 	if e.Item.Format != JSON {
 		raw = d.itemJSON(e)
 	}
+	return e.appendMarked(out, raw)
+}
+
+// ItemJSON returns an entry as an item of JSON Feed, whatever the format of its document.
+func (d *Document) ItemJSON(e *Entry) []byte { return e.appendMarked(nil, d.itemJSON(e)) }
+
+// appendMarked appends a JSON item with what the document says about the entry.
+func (e *Entry) appendMarked(out, raw []byte) []byte {
 	raw = withoutProvenance(raw)
 	said := e.said()
 	if said == "" {

@@ -1,0 +1,368 @@
+// Package news keeps a journal of what is new in the feeds, pages and searches that a node follows, so that programs
+// and people can be told of it: each item once, in order, also after a crash.
+//
+//	j, err := news.Open(store, time.Now)
+//	n, err := j.Record(source, document)        // compares the document with what was recorded, and adds what is new
+//	events, missed, err := j.After(number, 100) // what came after an event
+//	<-j.Changed()                               // wakes those who have read everything
+//
+// The journal compares whole documents, as readers see them, with what it knows to have been there. So it does not
+// matter who found an item, whether the node was stopped in the middle of it, or how often the same document is
+// recorded. The events and what the journal knows of the document become durable together.
+//
+// The first document of a source is its past, and no event. An item that leaves the document and comes back is new.
+//
+// The package leaves to others when a document is worth recording, and who is told (internal/daemon).
+package news
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/feed"
+)
+
+const (
+	// maxEvents, maxBytes and maxAge bound the events that a journal keeps. The oldest are dropped first; a program
+	// that asks for them is told that some are missing.
+	maxEvents = 10_000
+	maxBytes  = 64 << 20
+	maxAge    = 7 * 24 * time.Hour
+	// maxEventBytes bounds one event. Beyond it the event names the item without its content.
+	maxEventBytes = 64 << 10
+	// maxDropped bounds the old events that are deleted with one record, so that none takes long.
+	maxDropped = 200
+)
+
+// A Source is what an event comes from: a feed or page by its address, or a search by its query.
+type Source struct {
+	URL   string // "" for a search
+	Query string // "" for a feed
+	Title string // of the feed
+}
+
+func (s Source) name() string {
+	if s.URL == "" {
+		return "search for " + s.Query
+	}
+	return s.URL
+}
+
+// An Event says that a source has a new or edited item. Its JSON form is that of the HTTP API.
+type Event struct {
+	Number uint64    `json:"number"` // greater than that of all earlier events; there may be gaps
+	Time   time.Time `json:"time"`
+	URL    string    `json:"url,omitempty"`   // of the feed or page
+	Query  string    `json:"query,omitempty"` // of the search
+	Title  string    `json:"title,omitempty"` // of the feed
+	Edited bool      `json:"edited,omitempty"`
+	// Item is an item of JSON Feed 1.1. If Shortened is true, it lacks its content, which is too large.
+	Item      json.RawMessage `json:"item"`
+	Shortened bool            `json:"shortened,omitempty"`
+}
+
+// A Document is what readers of a source see now.
+type Document struct {
+	*feed.Document
+	// Complete says that no older items of the source are on their way. Only a complete document can be the first one.
+	Complete bool
+	// Fresh is the number of entries, at the front, that have just come. They are news even in the first document.
+	Fresh int
+}
+
+// A Journal keeps events. It is safe for concurrent use.
+type Journal struct {
+	store env.Store
+	clock func() time.Time
+
+	recording sync.Mutex // held by one Record at a time
+
+	mu      sync.Mutex    // guards the fields below
+	kept    []keptEvent   // durable events, by number
+	bytes   int           // of all kept events
+	last    uint64        // number of the newest event that was ever durable
+	changed chan struct{} // closed by the next event
+}
+
+type keptEvent struct {
+	number uint64
+	size   int
+	at     time.Time
+}
+
+// The keys of records.
+const (
+	eventPrefix = "e" // then the number, 8 bytes
+	seenPrefix  = "s" // then the hash of the source's name
+	lastKey     = "n"
+)
+
+// Open reads the journal in a store, which may be empty. The store must call back on any goroutine but the caller's; clock
+// gives the time.
+func Open(store env.Store, clock func() time.Time) (*Journal, error) {
+	j := &Journal{store: store, clock: clock, changed: make(chan struct{})}
+	last, err := store.Get([]byte(lastKey))
+	if err == nil && len(last) == 8 {
+		j.last = binary.BigEndian.Uint64(last)
+	}
+	if err == nil || errors.Is(err, env.ErrDamaged) {
+		err = store.Range([]byte(eventPrefix), func(key, value []byte) bool {
+			var e Event
+			if len(key) == 1+8 && json.Unmarshal(value, &e) == nil {
+				j.kept = append(j.kept, keptEvent{binary.BigEndian.Uint64(key[1:]), len(value), e.Time})
+				j.bytes += len(value)
+				j.last = max(j.last, j.kept[len(j.kept)-1].number)
+			}
+			return true
+		})
+	}
+	if err != nil && !errors.Is(err, env.ErrDamaged) { // a damaged event is missing, as a dropped one is
+		return nil, fmt.Errorf("journal of news: %w", err)
+	}
+	return j, nil
+}
+
+// Record compares the document of a source with what the journal knows of it, and appends an event for each entry that
+// is new or edited, in the order in which they came. It returns when the events are durable. After an error the caller
+// records the document again.
+func (j *Journal) Record(s Source, d Document) (events int, err error) {
+	j.recording.Lock()
+	defer j.recording.Unlock()
+	known, first, err := j.seen(s)
+	if err != nil {
+		return 0, fmt.Errorf("journal of news, %s: %w", s.name(), err)
+	}
+	if first && !d.Complete && d.Fresh == 0 {
+		return 0, nil
+	}
+	now, next := j.clock(), seen{}
+	var ops []env.Op
+	var added []keptEvent
+	for _, i := range byArrival(d.Entries) {
+		e := &d.Entries[i]
+		id, version := identify(e)
+		next[id] = version
+		before, had := known[id]
+		if first && i >= d.Fresh || e.Withdrawn || had && before == version {
+			continue
+		}
+		number := j.last + uint64(len(added)) + 1
+		value := encode(Event{Number: number, Time: now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Item: d.ItemJSON(e)}, e, d.Document)
+		ops = append(ops, env.Op{Key: eventKey(number), Value: value, Body: true})
+		added = append(added, keptEvent{number, len(value), now})
+	}
+	if !first && len(added) == 0 && maps.Equal(known, next) {
+		return 0, nil
+	}
+	ops = append(ops, env.Op{Key: seenKey(s), Value: next.encode()})
+	dropped := 0
+	if len(added) > 0 {
+		dropped = j.surplus(added, now)
+		for _, k := range j.kept[:dropped] {
+			ops = append(ops, env.Op{Key: eventKey(k.number)})
+		}
+		ops = append(ops, env.Op{Key: []byte(lastKey), Value: binary.BigEndian.AppendUint64(nil, added[len(added)-1].number)})
+	}
+	if err := j.commit(ops); err != nil {
+		return 0, fmt.Errorf("journal of news, %s: %w", s.name(), err)
+	}
+	j.publish(added, dropped)
+	return len(added), nil
+}
+
+// Forget drops what the journal knows of a source that is not followed any more. Its events stay.
+func (j *Journal) Forget(s Source) error {
+	j.recording.Lock()
+	defer j.recording.Unlock()
+	if err := j.commit([]env.Op{{Key: seenKey(s)}}); err != nil {
+		return fmt.Errorf("journal of news, forget %s: %w", s.name(), err)
+	}
+	return nil
+}
+
+// commit returns when ops are durable.
+func (j *Journal) commit(ops []env.Op) error {
+	done := make(chan error, 1)
+	j.store.Commit(ops, func(err error) { done <- err })
+	return <-done
+}
+
+// surplus returns how many of the oldest events have to go when some are added.
+func (j *Journal) surplus(added []keptEvent, now time.Time) (n int) {
+	count, size := len(j.kept)+len(added), j.bytes
+	for _, k := range added {
+		size += k.size
+	}
+	for n < min(len(j.kept), maxDropped+len(added)) {
+		k := j.kept[n]
+		if count <= maxEvents && size <= maxBytes && now.Sub(k.at) <= maxAge {
+			break
+		}
+		count, size, n = count-1, size-k.size, n+1
+	}
+	return n
+}
+
+// publish shows durable events to readers.
+func (j *Journal) publish(added []keptEvent, dropped int) {
+	if len(added) == 0 {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, k := range j.kept[:dropped] {
+		j.bytes -= k.size
+	}
+	j.kept = append(j.kept[dropped:], added...)
+	for _, k := range added {
+		j.bytes += k.size
+	}
+	j.last = added[len(added)-1].number
+	close(j.changed)
+	j.changed = make(chan struct{})
+}
+
+// Changed returns a channel that is closed by the next event.
+func (j *Journal) Changed() <-chan struct{} {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.changed
+}
+
+// Last returns the number of the newest event, 0 if there was none.
+func (j *Journal) Last() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.last
+}
+
+// After returns the events with greater numbers than a given one, at most limit. missed says that older ones among
+// them are dropped.
+func (j *Journal) After(number uint64, limit int) (events []Event, missed bool, err error) {
+	j.mu.Lock()
+	at, _ := slices.BinarySearchFunc(j.kept, number+1, func(k keptEvent, n uint64) int { return cmp.Compare(k.number, n) })
+	numbers := slices.Clone(j.kept[at:min(len(j.kept), at+limit)])
+	missed = number < j.last && (at == len(j.kept) || at == 0 && j.kept[0].number > number+1)
+	j.mu.Unlock()
+	for _, k := range numbers {
+		value, err := j.store.Get(eventKey(k.number))
+		switch {
+		case errors.Is(err, env.ErrDamaged) || err == nil && value == nil: // dropped meanwhile
+			missed = true
+			continue
+		case err != nil:
+			return nil, false, fmt.Errorf("journal of news, event %d: %w", k.number, err)
+		}
+		var e Event
+		if err := json.Unmarshal(value, &e); err != nil {
+			missed = true
+			continue
+		}
+		events = append(events, e)
+	}
+	return events, missed, nil
+}
+
+// byArrival returns the indices of entries, those that came first at the front. Of entries that came together, the last in
+// the document is usually the oldest.
+func byArrival(entries []feed.Entry) []int {
+	order := make([]int, len(entries))
+	for i := range order {
+		order[i] = len(entries) - 1 - i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return entries[a].Arrived.Compare(entries[b].Arrived) })
+	return order
+}
+
+// encode returns the JSON form of an event, without the item's content if it is too large.
+func encode(e Event, of *feed.Entry, d *feed.Document) []byte {
+	b := marshal(e)
+	if len(b) <= maxEventBytes {
+		return b
+	}
+	short := *of
+	m := feed.Meaning{}
+	if of.Meaning != nil {
+		m = *of.Meaning
+	} else {
+		m, _ = of.Item.Meaning(d.Base)
+	}
+	m.Content, m.Summary, m.Enclosures, m.Categories = "", "", nil, nil
+	short.Meaning, short.Source = &m, nil
+	e.Item, e.Shortened = d.ItemJSON(&short), true
+	if b = marshal(e); len(b) > maxEventBytes { // an enormous title or address
+		id, _ := identify(of)
+		e.Item = marshal(map[string]string{"id": hex.EncodeToString(id[:])})
+		b = marshal(e)
+	}
+	return b
+}
+
+func marshal(v any) []byte {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		panic("news: " + err.Error()) // the types can always be encoded
+	}
+	return bytes.TrimSpace(b.Bytes())
+}
+
+func eventKey(number uint64) []byte {
+	return binary.BigEndian.AppendUint64([]byte(eventPrefix), number)
+}
+
+func seenKey(s Source) []byte {
+	h := sha256.Sum256([]byte(s.name()))
+	return append([]byte(seenPrefix), h[:16]...)
+}
+
+// seen holds the entries of a document that were recorded: the start of each one's identity, and of a hash of its version.
+type (
+	seen    map[itemID]version
+	itemID  [16]byte
+	version [8]byte
+)
+
+// identify returns the identity of an entry within its document, and its version.
+func identify(e *feed.Entry) (id itemID, v version) {
+	if e.Meaning == nil {
+		return itemID(e.Item.ID[:]), version(e.Item.Hash[:])
+	}
+	h := sha256.Sum256([]byte(e.Meaning.GUID)) // entries of searches are never edited
+	return itemID(h[:]), v
+}
+
+// seen reads what the journal knows of a source; first is true if that is nothing.
+func (j *Journal) seen(s Source) (known seen, first bool, err error) {
+	b, err := j.store.Get(seenKey(s))
+	if b == nil || errors.Is(err, env.ErrDamaged) { // what is damaged counts as never recorded: rather a gap than everything again
+		return nil, true, nil
+	}
+	const size = len(itemID{}) + len(version{})
+	known = seen{}
+	for ; len(b) >= size; b = b[size:] {
+		known[itemID(b)] = version(b[len(itemID{}):])
+	}
+	return known, false, err
+}
+
+func (s seen) encode() []byte {
+	b := []byte{} // not nil, which would delete the record
+	for _, id := range slices.SortedFunc(maps.Keys(s), func(a, b itemID) int { return bytes.Compare(a[:], b[:]) }) {
+		v := s[id]
+		b = append(append(b, id[:]...), v[:]...)
+	}
+	return b
+}

@@ -1,0 +1,267 @@
+package news
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/internal/store"
+)
+
+var day = time.Date(2026, 11, 28, 8, 0, 0, 0, time.UTC)
+
+var ferries = Source{URL: "https://ferry.example/news", Title: "Ferry news"}
+
+// A desk is a journal on a real disk, and the clock that it sees.
+type desk struct {
+	*Journal
+	t    *testing.T
+	path string
+	disk *store.Disk
+	now  time.Time
+}
+
+func openDesk(t *testing.T) *desk {
+	d := &desk{t: t, path: filepath.Join(t.TempDir(), "news.db"), now: day}
+	d.open()
+	t.Cleanup(func() { _ = d.disk.Close() })
+	return d
+}
+
+func (d *desk) open() {
+	d.t.Helper()
+	var err error
+	if d.disk, err = store.Open(d.path, func(f func()) { f() }, store.SecondCopy{}); err == nil {
+		d.Journal, err = Open(d.disk, func() time.Time { return d.now })
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// reopen opens the journal again, as after the end of the process.
+func (d *desk) reopen() {
+	d.t.Helper()
+	if err := d.disk.Close(); err != nil {
+		d.t.Fatal(err)
+	}
+	d.open()
+}
+
+// record records a document with items, the newest first: "id" or "id=text".
+func (d *desk) record(items ...string) {
+	d.t.Helper()
+	if _, err := d.Record(ferries, document(d.t, items...)); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func document(t *testing.T, items ...string) Document {
+	t.Helper()
+	all := ""
+	for _, item := range items {
+		id, text, _ := strings.Cut(item, "=")
+		all += fmt.Sprintf(`<item><guid isPermaLink="false">%s</guid><title>Pier %s</title><description>%s</description></item>`, id, id, text)
+	}
+	f, err := feed.Parse([]byte(`<rss version="2.0"><channel><title>Ferry news</title><link>https://ferry.example/</link><description/>`+all+`</channel></rss>`), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc := &feed.Document{Base: ferries.URL, Head: f.Head}
+	for _, it := range f.Items {
+		doc.Entries = append(doc.Entries, feed.Entry{Item: it, Arrived: day})
+	}
+	return Document{Document: doc, Complete: true}
+}
+
+// said returns the events after a number in short: "id", or "id*" for an edited item.
+func (d *desk) said(after uint64) string {
+	d.t.Helper()
+	events, _, err := d.After(after, 1000)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var all []string
+	for _, e := range events {
+		var item struct{ ID string }
+		if err := json.Unmarshal(e.Item, &item); err != nil {
+			d.t.Fatal(err)
+		}
+		if e.Edited {
+			item.ID += "*"
+		}
+		all = append(all, item.ID)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestEventsAreNewAndEditedItemsInOrder(t *testing.T) {
+	d := openDesk(t)
+	d.record("2", "1")
+	if got := d.said(0); got != "" {
+		t.Errorf("the first document has the events %s; it is the past", got)
+	}
+	for _, step := range []struct{ items, want string }{
+		{"2 1", ""},
+		{"4 3 2 1", "3 4"},
+		{"4 3=new 2", "3*"},
+		{"5 4 3=new 2", "5"},
+		{"5 4 3=new", ""},
+	} {
+		last := d.Last()
+		d.record(strings.Fields(step.items)...)
+		if got := d.said(last); got != step.want {
+			t.Errorf("the document %s: events %q, want %q", step.items, got, step.want)
+		}
+		d.reopen()
+		if got := d.said(last); got != step.want {
+			t.Errorf("the document %s, opened again: events %q, want %q", step.items, got, step.want)
+		}
+	}
+	if got := d.said(0); got != "3 4 3* 5" {
+		t.Errorf("all events: %s", got)
+	}
+}
+
+// The items of a log that is still being read are no news.
+func TestAnIncompleteDocumentIsNotTheFirst(t *testing.T) {
+	d := openDesk(t)
+	part := document(t, "1")
+	part.Complete = false
+	if _, err := d.Record(ferries, part); err != nil {
+		t.Fatal(err)
+	}
+	d.record("3", "2", "1")
+	part = document(t, "4", "3", "2", "1")
+	part.Complete = false
+	if _, err := d.Record(ferries, part); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.said(0); got != "4" {
+		t.Errorf("events %q, want 4", got)
+	}
+}
+
+func TestAForgottenSourceBeginsAnew(t *testing.T) {
+	d := openDesk(t)
+	d.record("1")
+	if err := d.Forget(ferries); err != nil {
+		t.Fatal(err)
+	}
+	d.record("3", "2", "1")
+	d.record("4", "3", "2", "1")
+	if got := d.said(0); got != "4" {
+		t.Errorf("events %q, want 4", got)
+	}
+}
+
+// An article that a new search has just matched is no past, although the first document has it.
+func TestFreshEntriesAreNewsAtOnce(t *testing.T) {
+	d := openDesk(t)
+	doc := document(t, "3", "2", "1")
+	doc.Fresh = 1
+	if _, err := d.Record(ferries, doc); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.said(0); got != "3" {
+		t.Errorf("events %q, want 3", got)
+	}
+}
+
+func TestReadersAreWoken(t *testing.T) {
+	d := openDesk(t)
+	d.record("1")
+	changed := d.Changed()
+	d.record("1")
+	select {
+	case <-changed:
+		t.Error("a reader is woken for nothing")
+	default:
+	}
+	d.record("2", "1")
+	select {
+	case <-changed:
+	default:
+		t.Error("a reader is not woken")
+	}
+}
+
+// The oldest events go first when there are too many, or they are too old, and a reader that asks for them hears that
+// some are missing.
+func TestBoundsOfTheJournal(t *testing.T) {
+	d := openDesk(t)
+	d.record("0")
+	fill := func(from, n int) {
+		t.Helper()
+		items := make([]string, n)
+		for i := range items {
+			items[n-1-i] = fmt.Sprint(from + i)
+		}
+		d.record(items...)
+	}
+	const batch = 1000
+	for i := range maxEvents/batch + 1 {
+		fill(1+i*batch, batch)
+	}
+	if len(d.kept) != maxEvents || d.kept[0].number != batch+1 {
+		t.Errorf("%d events are kept, from %d on", len(d.kept), d.kept[0].number)
+	}
+	if _, missed, err := d.After(batch-1, 1); !missed || err != nil {
+		t.Errorf("events before the oldest: missed is %v, error %v", missed, err)
+	}
+	if events, missed, err := d.After(batch, 1); missed || err != nil || events[0].Number != batch+1 {
+		t.Errorf("%v %v %v, want the oldest event, and none missed", events, missed, err)
+	}
+	d.now = d.now.Add(maxAge + time.Second)
+	fill(20_000, 1)
+	if got := maxEvents + 1 - maxDropped - 1; len(d.kept) != got {
+		t.Errorf("%d events are kept after a week, want %d: some are deleted each time", len(d.kept), got)
+	}
+	d.reopen()
+	if n, size := len(d.kept), d.bytes; n != maxEvents-maxDropped || size <= 0 {
+		t.Errorf("%d events of %d bytes are kept when the journal is opened again", n, size)
+	}
+}
+
+func TestALargeItemLosesItsContent(t *testing.T) {
+	d := openDesk(t)
+	d.record("1")
+	d.record("2="+strings.Repeat("x", maxEventBytes), "1")
+	events, _, err := d.After(0, 10)
+	if err != nil || len(events) != 1 || !events[0].Shortened || len(events[0].Item) > 1000 || !strings.Contains(string(events[0].Item), "Pier 2") {
+		t.Errorf("%v %+v", err, events)
+	}
+	d.record("3"+strings.Repeat("x", maxEventBytes), "1")
+	if events, _, err = d.After(1, 10); err != nil || len(events) != 1 || !events[0].Shortened || len(events[0].Item) > maxEventBytes {
+		t.Errorf("%v %+v", err, events)
+	}
+}
+
+// A disk on which nothing can be written.
+type fullDisk struct{ env.Store }
+
+func (fullDisk) Commit(_ []env.Op, done func(error)) { done(errors.New("disk full")) }
+
+// An item that could not be recorded is recorded later.
+func TestAFullDiskLosesNothing(t *testing.T) {
+	d := openDesk(t)
+	d.record("1")
+	d.store = fullDisk{d.disk}
+	if _, err := d.Record(ferries, document(t, "2", "1")); err == nil {
+		t.Error("recorded on a full disk")
+	}
+	if got := d.said(0); got != "" {
+		t.Errorf("events %q on a full disk", got)
+	}
+	d.store = d.disk
+	d.record("3", "2", "1")
+	if got := d.said(0); got != "2 3" {
+		t.Errorf("events %q, want 2 3", got)
+	}
+}
