@@ -127,6 +127,7 @@ type Reflector struct {
 	recent   recentArticles
 	backlog  backlogNumbers // articles that were stored for new subscriptions only
 	stats    Stats
+	hits     []index.ClauseID // that the last article matched
 	// unreadable holds the subscriptions whose queries can no longer be parsed.
 	unreadable map[SubscriptionID]bool
 	// removing counts the calls of Unsubscribe that wait for the disk, by subscription.
@@ -324,6 +325,7 @@ func (r *Reflector) countersOp() env.Op {
 // stored; the caller may pass the article again when there is room.
 func (r *Reflector) Receive(a *Article, failed func()) {
 	channel, id := a.Feed, a.ID
+	r.hits = nil
 	if !r.recent.add(channel, id) {
 		r.stats.Again++
 		return
@@ -347,6 +349,21 @@ func (r *Reflector) Receive(a *Article, failed func()) {
 		return
 	}
 	r.rings.Put(r.articles.last, hits)
+	r.hits = hits
+}
+
+// Matched returns the subscriptions that the article of the last call of Receive has matched and was stored for, the
+// oldest first. It looks at all subscriptions.
+func (r *Reflector) Matched() (numbers []SubscriptionID) {
+	if len(r.hits) == 0 {
+		return nil
+	}
+	for n := range r.next {
+		if slices.ContainsFunc(r.filter.ClauseIDs(n), func(id index.ClauseID) bool { return slices.Contains(r.hits, id) }) {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
 }
 
 // Feed returns the present feed of a subscription, and whether there is such a subscription.

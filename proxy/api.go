@@ -42,6 +42,7 @@ var apiRoutes = map[string]apiRoute{
 	"doctor":      {(*Server).apiDoctor, get},
 	"subscribe":   {(*Server).apiSubscribe, post},
 	"unsubscribe": {(*Server).apiUnsubscribe, post},
+	"events":      {(*Server).apiEvents, get},
 	"opml":        {(*Server).apiOPML, []string{http.MethodGet, http.MethodPost}},
 	"publish":     {(*Server).apiPublish, post},
 	"publisher":   {(*Server).apiPublisher, post},

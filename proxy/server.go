@@ -26,6 +26,7 @@ type Server struct {
 	storyKeys     *lru[string, map[string]string] // of keyword feeds that show stories once, by the feed's token; see oncePerStory
 	rendered      *lru[string, *rendered]         // by the address of the feed as the reader asked for it
 	renderSlots   chan struct{}                   // holds one token for each rendering in progress
+	streams       chan struct{}                   // holds one token for each open stream of events
 	firstReads    *lru[firstRead, time.Time]
 	pages         *pages
 }
@@ -53,6 +54,8 @@ type Config struct {
 	Keywords Keywords
 	// Private holds the node's private feeds. Default nil: an address with a password is refused.
 	Private PrivateFeeds
+	// News is the node's journal of what is new. It must not be nil.
+	News News
 	// Filter says that keyword subscriptions cover the articles of all channels of the network. Default false.
 	Filter bool
 	// MaxArticles is the size of a keyword feed in articles, at least 1. Default 10. Readers fetch more bytes with a
@@ -133,6 +136,7 @@ func New(subs Subscriptions, config Config) *Server {
 		rendered:      newLRU[string, *rendered](cacheBytes),
 		storyKeys:     newLRU[string, map[string]string](maxStoryKeys),
 		renderSlots:   make(chan struct{}, maxRenders),
+		streams:       make(chan struct{}, maxStreams),
 		firstReads:    newLRU[firstRead, time.Time](maxFirstReads),
 		pages:         newPages(),
 	}

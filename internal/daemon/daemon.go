@@ -18,6 +18,7 @@
 //	publish.token  the token with which programs let the node publish for them
 //	private/       a file for each private feed: its address, its headers and its items
 //	keywords.db    keyword subscriptions and the articles that matched them
+//	news.db        the journal of what was new
 //	*.db.second    a second copy of the subscriptions, in case the store loses them
 //
 // If the store is lost or damaged, the records of what the node has signed may be lost too. The node then
@@ -84,11 +85,13 @@ type Daemon struct {
 	*watches
 	*channelList
 	*status
+	recorder *recorder
 
 	config  Config
 	log     *slog.Logger
 	dataDir *dataDir
 	disk    *store.Disk
+	news    *store.Disk
 	host    *libp2p.Host
 	fetch   *fetch.Client
 	http    net.Listener  // nil: readers are not served
@@ -125,13 +128,17 @@ func Open(c Config) (*Daemon, error) {
 	if c.Filter {
 		d.keywords.arrivals.maxAge = recentAge
 	}
+	d.recorder = &recorder{nodeLoop: d.nodeLoop, log: d.log, wake: make(chan struct{}, 1)}
+	if d.recorder.journal, d.news, err = openNews(c.path(newsFile)); err != nil {
+		return nil, errors.Join(fileError(c.Dir, err), d.disk.Close(), d.keywords.disk.Close())
+	}
 	d.keywords.missed.read = func(key overlay.ID, then func(feedtree.Document)) {
 		d.loop.Deliver(func() { // only a node that has reported items reads them again, so node is set
 			d.readWindow(key, func(_ feedtree.Subscription, doc feedtree.Document) { then(doc) })
 		})
 	}
 	if err := d.open(); err != nil {
-		return nil, errors.Join(err, d.disk.Close(), d.keywords.disk.Close())
+		return nil, errors.Join(err, d.closeStores())
 	}
 	return d, nil
 }
@@ -230,6 +237,8 @@ func (d *Daemon) assemble() {
 	d.publishing = &publishing{nodeLoop: n, subscriptions: d.subscriptions, reading: d.reading, signer: c.Signer, token: d.dataDir.publishToken, log: d.log}
 	d.watches = &watches{nodeLoop: n, keywords: d.keywords, filter: c.Filter, slot: make(chan struct{}, 1)}
 	d.channelList = &channelList{n, d.disk, d.private, c.AllowPrivateOrigins}
+	d.recorder.private, d.recorder.watches = d.private, d.watches
+	d.private.marked, d.subscriptions.gone, d.keywords.matched = d.recorder.mark, d.recorder.mark, d.recorder.markSearch
 	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, &d.damage, d.channelList, d.keywords, d.log}
 }
 
@@ -254,9 +263,13 @@ func (d *Daemon) Close() error {
 		if d.http != nil {
 			_ = d.http.Close() // the server has closed it already if it ran
 		}
-		err = errors.Join(d.disk.Close(), d.keywords.disk.Close())
+		err = d.closeStores()
 	})
 	return err
+}
+
+func (d *Daemon) closeStores() error {
+	return errors.Join(d.disk.Close(), d.keywords.disk.Close(), d.news.Close())
 }
 
 // Run takes the node into its network and drives it until ctx ends; the node then leaves in good order. Run
@@ -376,6 +389,7 @@ func (d *Daemon) drive(ctx context.Context) error {
 	if d.config.Signer != nil {
 		parts.Go(func() { d.publishing.runHeartbeats(looping) })
 	}
+	parts.Go(func() { d.recorder.run(looping) })
 	watching, stopWatching := context.WithCancel(ctx) // ends before the node leaves
 	defer stopWatching()
 	parts.Go(func() { d.status.runJournal(watching) })

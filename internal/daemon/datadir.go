@@ -32,6 +32,7 @@ const (
 	secretFile       = "reader.secret"
 	storeFile        = "tidings.db"
 	keywordsFile     = "keywords.db"
+	newsFile         = "news.db"
 	publishTokenFile = "publish.token"
 	apiTokenFile     = "api.token"
 )

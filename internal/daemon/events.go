@@ -63,6 +63,7 @@ func (d *nodeEvents) News(key overlay.ID, changes []difference.Change, _ time.Ti
 		})
 	}
 	if ok {
+		d.recorder.mark(s.URL)
 		d.reportShown(s.URL, changes)
 		d.keywords.addItems(s, changes)
 	}
@@ -79,6 +80,7 @@ func (d *nodeEvents) Witnessed(key overlay.ID, items []feed.ID) {
 				changes = append(changes, difference.Change{Item: e.Item})
 			}
 		}
+		d.recorder.mark(s.URL)
 		d.reportShown(s.URL, changes)
 		d.keywords.addItems(s, changes)
 	})

@@ -33,6 +33,7 @@ func (d *Daemon) openServer() {
 		SubscribeOnRead: d.config.SubscribeOnRead,
 		Keywords:        d,
 		Private:         d.private,
+		News:            newsReader{d.recorder.journal},
 		Filter:          d.config.Filter,
 		MaxArticles:     d.config.KeywordItems,
 		Publishing:      d,

@@ -31,6 +31,7 @@ type privateFeeds struct {
 	dir          string
 	fetch        func(env.Handle, env.Request)
 	shared       func(url string) bool // the node follows an address as a feed of the network
+	marked       func(name string)     // called when the items of a feed may have changed, or it is gone
 	log          *slog.Logger
 	allowPrivate bool          // the node may poll origins on private addresses
 	wake         chan struct{} // holds one token if a poll may be due earlier
@@ -77,7 +78,7 @@ type privateFeed struct {
 
 func newPrivateFeeds(dir string, fetch func(env.Handle, env.Request), allowPrivate bool, log *slog.Logger) *privateFeeds {
 	return &privateFeeds{
-		dir: dir, fetch: fetch, allowPrivate: allowPrivate, shared: func(string) bool { return false }, log: log, wake: make(chan struct{}, 1),
+		dir: dir, fetch: fetch, allowPrivate: allowPrivate, shared: func(string) bool { return false }, marked: func(string) {}, log: log, wake: make(chan struct{}, 1),
 		byName: map[string]*privateFeed{}, polled: map[env.Handle]*privateFeed{}, limited: map[string]time.Time{},
 	}
 }
@@ -158,6 +159,7 @@ func (p *privateFeeds) SubscribePrivately(ctx context.Context, q proxy.PrivateFe
 	}
 	p.mu.Lock()
 	f.trial, f.changing = false, false
+	p.marked(f.Name)
 	f.describe(q.Description)
 	done.URL, done.ReadURL, done.Already, done.Private = f.Name, proxy.PrivateReadPath(f.Token), !t.added, true
 	p.mu.Unlock()
@@ -378,6 +380,7 @@ func (p *privateFeeds) unsubscribe(name string) error {
 		return fmt.Errorf("unsubscribe from %s: %w", name, err)
 	}
 	p.drop(f)
+	p.marked(name)
 	return nil
 }
 

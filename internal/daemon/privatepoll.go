@@ -168,6 +168,7 @@ func (p *privateFeeds) conclude(h env.Handle, a env.Answer, doc *feed.Feed, stat
 		f.wait(now.Add(a.RetryAfter), domain)
 	}
 	p.touch(f)
+	p.marked(f.Name)
 	p.wakeReaders(f)
 	return save
 }

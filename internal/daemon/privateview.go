@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -25,6 +26,24 @@ func (p *privateFeeds) version(name string) (version uint64, ok bool) {
 		return 0, false
 	}
 	return minuteVersion(f.version, time.Now()), true
+}
+
+// names returns the names of all private feeds.
+func (p *privateFeeds) names() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Sorted(maps.Keys(p.byName))
+}
+
+// peek returns what readers of a private feed see now; ok is false if there is no such feed.
+func (p *privateFeeds) peek(name string) (w proxy.Window, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := p.byName[name]
+	if f == nil || f.trial {
+		return w, false
+	}
+	return f.window(time.Now()), true
 }
 
 // read returns the window of a private feed. If nothing was read yet, it waits for the first answer.

@@ -33,6 +33,7 @@ type subscriptions struct {
 	store  env.Store
 	copies *documentCopies
 	log    *slog.Logger
+	gone   func(url string) // called after a subscription has ended
 
 	mu          sync.Mutex // guards the fields below; the loop alone writes byKey, and reads it without mu
 	byKey       map[overlay.ID]*subscription
@@ -110,7 +111,7 @@ const (
 var errUnsubscribed = errors.New("the user has unsubscribed from this feed")
 
 func newSubscriptions(n *nodeLoop, s env.Store, copies *documentCopies, log *slog.Logger) *subscriptions {
-	return &subscriptions{nodeLoop: n, store: s, copies: copies, log: log, byKey: map[overlay.ID]*subscription{}}
+	return &subscriptions{nodeLoop: n, store: s, copies: copies, log: log, gone: func(string) {}, byKey: map[overlay.ID]*subscription{}}
 }
 
 // load reads what the store has from earlier runs, and returns the number of subscriptions. A crash between
@@ -341,6 +342,7 @@ func (s *subscriptions) end(r *subscription, done func(error)) {
 			r.subscribed, r.attributes, r.weight, r.readAt = false, attributes{}, 0, 0
 			r.wake()
 			s.mu.Unlock()
+			s.gone(r.url)
 		}
 		done(err)
 	})

@@ -97,7 +97,12 @@ func (k *keywords) subscribe(ctx context.Context, text string, articles func() [
 		err    error
 	}
 	a, err := ask(ctx, k, func(say func(answer)) {
-		k.reflector.Subscribe(text, articles(), func(n cobra.SubscriptionID, err error) { say(answer{n, err}) })
+		k.reflector.Subscribe(text, articles(), func(n cobra.SubscriptionID, err error) {
+			if err == nil {
+				k.matched(uint32(n), nil)
+			}
+			say(answer{n, err})
+		})
 		k.publishCounts()
 	})
 	return a.number, cmp.Or(err, a.err)

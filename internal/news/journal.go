@@ -70,6 +70,8 @@ type Event struct {
 	// Item is an item of JSON Feed 1.1. If Shortened is true, it lacks its content, which is too large.
 	Item      json.RawMessage `json:"item"`
 	Shortened bool            `json:"shortened,omitempty"`
+
+	JSON []byte `json:"-"` // all of it, in one line
 }
 
 // A Document is what readers of a source see now.
@@ -264,7 +266,7 @@ func (j *Journal) After(number uint64, limit int) (events []Event, missed bool, 
 		case err != nil:
 			return nil, false, fmt.Errorf("journal of news, event %d: %w", k.number, err)
 		}
-		var e Event
+		e := Event{JSON: value}
 		if err := json.Unmarshal(value, &e); err != nil {
 			missed = true
 			continue

@@ -1,0 +1,255 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"tidings/cobra"
+	"tidings/feedtree"
+	"tidings/internal/feed"
+	"tidings/internal/news"
+	"tidings/internal/store"
+	"tidings/proxy"
+)
+
+// recorder brings what readers see into the journal of news. Others mark feeds and searches that have changed; run reads
+// them. After a start it reads all, so that nothing is missing that came just before the node stopped.
+type recorder struct {
+	*nodeLoop
+	journal *news.Journal
+	private *privateFeeds
+	watches *watches
+	log     *slog.Logger
+
+	wake chan struct{} // holds one token if something is marked
+
+	mu       sync.Mutex                  // guards the fields below
+	feeds    map[string]bool             // marked feeds, by URL or by the name of a private feed
+	searches map[uint32][]*cobra.Article // marked searches, by number, with articles that have just matched
+	articles int                         // in searches
+}
+
+const (
+	// recordRetry is the time after which a feed or a search is recorded again whose events could not be written.
+	recordRetry = 30 * time.Second
+	// maxMarkedArticles bounds the articles that wait to be recorded. Beyond it, only those are recorded that the feed of
+	// the search still has.
+	maxMarkedArticles = 1_000
+)
+
+func openNews(path string) (*news.Journal, *store.Disk, error) {
+	disk, err := store.Open(path, func(f func()) { f() }, store.SecondCopy{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("news: %w", err)
+	}
+	if disk.Lost() != "" {
+		err = disk.AcceptLoss() // what is new is found out anew
+	}
+	var journal *news.Journal
+	if err == nil {
+		journal, err = news.Open(disk, time.Now)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("news: %w", err), disk.Close())
+	}
+	return journal, disk, nil
+}
+
+// mark notes that a feed has changed, or that its subscription has ended.
+func (r *recorder) mark(url string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.feeds == nil {
+		r.feeds = map[string]bool{}
+	}
+	r.feeds[url] = true
+	r.signal()
+}
+
+// markSearch notes that an article has matched a search, or, if a is nil, that the search may be new.
+func (r *recorder) markSearch(number uint32, a *cobra.Article) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.searches == nil {
+		r.searches = map[uint32][]*cobra.Article{}
+	}
+	marked := r.searches[number]
+	if a != nil && r.articles < maxMarkedArticles {
+		marked = append(marked, a)
+		r.articles++
+	}
+	r.searches[number] = marked
+	r.signal()
+}
+
+// signal wakes run. The caller holds the mutex.
+func (r *recorder) signal() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what is marked, which is then marked no more.
+func (r *recorder) take() (feeds map[string]bool, searches map[uint32][]*cobra.Article) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	feeds, searches = r.feeds, r.searches
+	r.feeds, r.searches, r.articles = nil, nil, 0
+	return feeds, searches
+}
+
+// run records what is marked until ctx ends.
+func (r *recorder) run(ctx context.Context) {
+	r.markAll(ctx)
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	for {
+		select {
+		case <-r.wake:
+		case <-retry.C:
+		case <-ctx.Done():
+			return
+		}
+		if failed := r.recordMarked(ctx); failed {
+			retry.Reset(recordRetry)
+		}
+	}
+}
+
+// markAll marks everything that the node follows.
+func (r *recorder) markAll(ctx context.Context) {
+	_ = r.do(ctx, func() { // an error means that the node stops
+		for _, s := range r.node.Subscriptions() {
+			r.mark(s.URL)
+		}
+	})
+	for _, name := range r.private.names() {
+		r.mark(name)
+	}
+	all, err := r.watches.Watches(ctx)
+	if err != nil && ctx.Err() == nil {
+		r.log.Error("searches cannot be read, so programs are not told what is new in them", "err", err)
+	}
+	for _, w := range all {
+		r.markSearch(w.Number, nil)
+	}
+}
+
+// recordMarked records what is marked. If that fails, it marks it again.
+func (r *recorder) recordMarked(ctx context.Context) (failed bool) {
+	feeds, searches := r.take()
+	for url := range feeds {
+		if err := r.recordFeed(ctx, url); err != nil && ctx.Err() == nil {
+			r.log.Warn("news of a feed cannot be recorded, next try in half a minute", "url", url, "err", err)
+			r.mark(url)
+			failed = true
+		}
+	}
+	for number, articles := range searches {
+		if err := r.recordSearch(ctx, number, articles); err != nil && ctx.Err() == nil {
+			r.log.Warn("news of a search cannot be recorded, next try in half a minute", "err", err)
+			r.markSearch(number, nil)
+			for _, a := range articles {
+				r.markSearch(number, a)
+			}
+			failed = true
+		}
+	}
+	return failed
+}
+
+// recordFeed records the document of a feed.
+func (r *recorder) recordFeed(ctx context.Context, url string) error {
+	source := news.Source{URL: url}
+	doc, subscribed, err := r.document(ctx, url)
+	switch {
+	case err != nil:
+		return err
+	case !subscribed:
+		return r.journal.Forget(source)
+	case doc.Document == nil: // nothing was read yet
+		return nil
+	}
+	source.Title = doc.Head.Title
+	_, err = r.journal.Record(source, doc)
+	return err
+}
+
+// document returns what readers of a feed see; doc.Document is nil if they see nothing yet.
+func (r *recorder) document(ctx context.Context, url string) (doc news.Document, subscribed bool, err error) {
+	if isPrivateName(url) {
+		w, ok := r.private.peek(url)
+		if !ok || w.Document.Head.Raw == nil {
+			return doc, ok, nil
+		}
+		w.Document.Sanitise = proxy.Sanitise
+		return news.Document{Document: &w.Document, Complete: true}, true, nil
+	}
+	type answer struct {
+		sub  feedtree.Subscription
+		read feedtree.Document
+	}
+	a, err := ask(ctx, r, func(say func(answer)) {
+		key := r.key(url)
+		if _, ok := r.node.NodeOf(key).Feeds.Subscription(key); !ok {
+			say(answer{})
+			return
+		}
+		r.readWindow(key, func(sub feedtree.Subscription, read feedtree.Document) { say(answer{sub, read}) })
+	})
+	if err != nil || a.sub.URL == "" {
+		return doc, false, err
+	}
+	if a.read.Head != nil {
+		doc.Document = &feed.Document{Base: originURL(url), Head: *a.read.Head, Entries: a.read.Entries, Sanitise: proxy.Sanitise}
+		doc.Complete = !a.sub.Repairing
+	}
+	return doc, true, nil
+}
+
+// recordSearch records the feed of a search, and articles that have just matched it, which may have left the feed already.
+func (r *recorder) recordSearch(ctx context.Context, number uint32, matched []*cobra.Article) error {
+	found, err := r.watches.Watched(ctx, number)
+	var w proxy.Watch
+	var kept []feed.Entry
+	if err == nil {
+		w, kept, err = found.Read()
+	}
+	if errors.Is(err, proxy.ErrNoSubscription) {
+		return nil // its query is not known any more, and what the journal knows of it is small
+	}
+	if err != nil {
+		return err
+	}
+	doc := &feed.Document{Sanitise: proxy.Sanitise}
+	now := time.Now()
+	for _, a := range slices.Backward(matched) {
+		doc.Entries = append(doc.Entries, entryOf(&cobra.StoredArticle{Article: *a, Received: now}))
+	}
+	fresh := len(doc.Entries)
+	for _, e := range kept {
+		if !slices.ContainsFunc(doc.Entries[:fresh], func(f feed.Entry) bool { return f.Meaning.GUID == e.Meaning.GUID }) {
+			doc.Entries = append(doc.Entries, e)
+		}
+	}
+	_, err = r.journal.Record(news.Source{Query: w.Query}, news.Document{Document: doc, Complete: true, Fresh: fresh})
+	return err
+}
+
+// A newsReader gives the journal to the server of readers; see proxy.News.
+type newsReader struct{ *news.Journal }
+
+func (n newsReader) After(number uint64, limit int) ([]proxy.Event, bool, error) {
+	events, missed, err := n.Journal.After(number, limit)
+	all := make([]proxy.Event, len(events))
+	for i, e := range events {
+		all[i] = proxy.Event{Number: e.Number, URL: e.URL, Query: e.Query, JSON: e.JSON}
+	}
+	return all, missed, err
+}

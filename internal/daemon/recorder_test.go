@@ -1,0 +1,218 @@
+package daemon
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/proxy"
+)
+
+// A ferryFeed is a web server with one feed that grows.
+type ferryFeed struct {
+	*httptest.Server
+	mu    sync.Mutex
+	items []string // the oldest first
+}
+
+func newFerryFeed(t *testing.T) *ferryFeed {
+	f := &ferryFeed{}
+	f.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, password, _ := r.BasicAuth(); strings.HasPrefix(r.URL.Path, "/secret") && password != "gangway" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		_, _ = fmt.Fprint(w, `<rss version="2.0"><channel><title>Ferry news</title><link>https://ferry.example/</link><description/>`)
+		for _, item := range f.items {
+			_, _ = fmt.Fprintf(w, `<item><guid isPermaLink="false">%s</guid><title>%s</title></item>`, item, item)
+		}
+		_, _ = fmt.Fprint(w, `</channel></rss>`)
+	}))
+	t.Cleanup(f.Close)
+	return f
+}
+
+func (f *ferryFeed) add(items ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.items = append(f.items, items...)
+}
+
+// A listener reads the events of a node.
+type listener struct {
+	t      *testing.T
+	events chan string // "id source title", or "missed"
+	end    context.CancelFunc
+	ended  chan struct{}
+}
+
+func (m *member) listen(t *testing.T, query, lastSeen string) *listener {
+	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
+	l := &listener{t, make(chan string, 100), end, make(chan struct{})}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/api/v1/events%s", m.HTTPAddr(), query), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Tidings", "1")
+	r.Header.Set("Tidings-Token", m.dataDir.apiToken)
+	if lastSeen != "" {
+		r.Header.Set("Last-Event-ID", lastSeen)
+	}
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.StatusCode != http.StatusOK || a.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("the answer is %d %v", a.StatusCode, a.Header)
+	}
+	lines := bufio.NewScanner(a.Body)
+	lines.Buffer(nil, 1<<20)
+	lines.Scan() // the comment that begins the stream: from now on nothing is missing
+	go func() {
+		defer close(l.ended)
+		defer func() { _ = a.Body.Close() }()
+		id, kind := "", ""
+		for lines.Scan() {
+			field, value, _ := strings.Cut(lines.Text(), ": ")
+			switch field {
+			case "id":
+				id = value
+			case "event":
+				kind = value
+			case "data":
+				var e struct {
+					URL, Query string
+					Edited     bool
+					Item       struct{ Title string }
+				}
+				if err := json.Unmarshal([]byte(value), &e); err != nil {
+					t.Errorf("the event is %s: %v", value, err)
+				}
+				if kind != "item" {
+					l.events <- kind
+					continue
+				}
+				l.events <- fmt.Sprintf("%s %s%s %s", id, e.URL, e.Query, e.Item.Title)
+			}
+		}
+	}()
+	t.Cleanup(l.close)
+	return l
+}
+
+func (l *listener) close() {
+	l.end()
+	<-l.ended
+}
+
+// expect waits for the next event: its source and its title. It returns its id.
+func (l *listener) expect(source, title string) (id string) {
+	l.t.Helper()
+	select {
+	case got := <-l.events:
+		id, rest, _ := strings.Cut(got, " ")
+		if rest != source+" "+title {
+			l.t.Fatalf("the event is %q, want %s %s", got, source, title)
+		}
+		return id
+	case <-time.After(awaitTimeout):
+		l.t.Fatalf("no event of %s: %s", source, title)
+	}
+	return ""
+}
+
+// Programs hear what is new in feeds, searches and private feeds, in order and once; also what came while they or the node
+// were away.
+func TestEventsOfANode(t *testing.T) {
+	t.Parallel()
+	feed := newFerryFeed(t)
+	feed.add("Pier 1")
+	c := founding(t, "events")
+	c.Found.PollInterval = 2 * time.Second
+	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
+	m := running(t, c)
+	m.awaitMembers(t, 1)
+	url := feed.URL + "/news.xml"
+	follow := func(m *member, request proxy.SubscribeMessage) (done proxy.SubscribeMessage) {
+		t.Helper()
+		body, _ := json.Marshal(request)
+		m.post(t, "subscribe", string(body), &done)
+		return done
+	}
+	follow(m, proxy.SubscribeMessage{URL: url})
+	m.await(t, url, "Pier 1")
+	var watch proxy.Watch
+	m.post(t, "watch", `{"query":"bridge"}`, &watch)
+
+	all, searches := m.listen(t, "", ""), m.listen(t, "?query=bridge", "")
+	feed.add("Pier 2")
+	all.expect(url, "Pier 2")
+	feed.add("Bridge 3")
+	seen := map[string]string{} // in either order
+	for range 2 {
+		select {
+		case got := <-all.events:
+			id, rest, _ := strings.Cut(got, " ")
+			seen[rest] = id
+		case <-time.After(awaitTimeout):
+			t.Fatalf("after %v no further event", seen)
+		}
+	}
+	if len(seen) != 2 || seen[url+" Bridge 3"] == "" || seen["bridge Bridge 3"] == "" {
+		t.Errorf("the events are %v", seen)
+	}
+	searches.expect("bridge", "Bridge 3")
+	last := max(seen[url+" Bridge 3"], seen["bridge Bridge 3"])
+	all.close()
+	searches.close()
+
+	feed.add("Pier 4")
+	m.await(t, url, "Pier 4")
+	m.stop(t)
+	feed.add("Pier 5")
+	again := running(t, Config{Dir: c.Dir, HTTP: c.HTTP, AllowPrivateOrigins: true})
+	more := again.listen(t, "?url="+url, last)
+	more.expect(url, "Pier 4")
+	more.expect(url, "Pier 5")
+	more.close()
+
+	private := follow(again, proxy.SubscribeMessage{URL: strings.Replace(feed.URL, "//", "//anna:gangway@", 1) + "/secret.xml"})
+	own := again.listen(t, "?url="+private.URL, "")
+	feed.add("Pier 6")
+	again.private.mu.Lock()
+	again.private.byName[private.URL].State.Next = time.Now() // instead of in a quarter of an hour
+	again.private.mu.Unlock()
+	again.private.wake <- struct{}{}
+	own.expect(private.URL, "Pier 6")
+
+	if status, answer := again.api(t, http.MethodGet, "/api/v1/events?since=1", ""); status != http.StatusBadRequest {
+		t.Errorf("an unknown parameter: %d %s", status, answer)
+	}
+}
+
+// await waits until readers of a feed see an item.
+func (m *member) await(t *testing.T, url, title string) {
+	t.Helper()
+	within(t, awaitTimeout, title, func() error {
+		w, err := m.Read(t.Context(), url)
+		if err != nil {
+			return err
+		}
+		for _, e := range w.Document.Entries {
+			if strings.Contains(string(e.Item.Raw), title) {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d items", len(w.Document.Entries))
+	})
+}
