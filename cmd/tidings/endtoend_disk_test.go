@@ -192,7 +192,7 @@ func TestDamagedStore(t *testing.T) {
 			before := n.list()
 			n.kill()
 
-			for _, name := range []string{"tidings.db", "keywords.db"} {
+			for _, name := range []string{"tidings.db", "keywords.db", "news.db"} {
 				f, err := os.OpenFile(filepath.Join(n.dir, name), os.O_RDWR, 0)
 				if err != nil {
 					t.Fatal(err)
