@@ -199,6 +199,8 @@ var limits = []struct {
 		{"proxy", "maxStreams", "programs that read events at the same time", "another one is refused with the status 503"},
 		{"internal/news", "maxEvents maxBytes:B maxAge", "events that are kept; their size; their age", "the oldest are dropped, and a program that asks for them is told so"},
 		{"internal/news", "maxEventBytes:B", "one event", "it names the item without its content"},
+		{"internal/news", "maxTries maxDeadLetters", "how long an event is offered to a target that fails; events kept for each target that it did not take", "the event becomes a dead letter; the oldest are dropped"},
+		{"internal/news", "maxUnstored", "events that a target does not want and that are not noted on disk", "they are noted"},
 		{"internal/daemon", "maxMarkedArticles", "articles that matched a search and wait to be recorded as events", "only those become events that the feed of the search still has"},
 		{"proxy", "maxDraft:B maxRequest:B", "a request to publish; any other request", "refused"},
 		{"proxy", "cacheBytes:B", "rendered feeds in memory", "the oldest is dropped"},

@@ -12,7 +12,9 @@
 //
 // The first document of a source is its past, and no event. An item that leaves the document and comes back is new.
 //
-// The package leaves to others when a document is worth recording, and who is told (internal/daemon).
+// A [Courier] brings events to targets, such as webhooks, and remembers how far each has come.
+//
+// The package leaves to others when a document is worth recording, who is told, and in which form (internal/daemon).
 package news
 
 import (
