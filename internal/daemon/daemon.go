@@ -59,6 +59,7 @@ import (
 	"tidings/feedtree"
 	"tidings/internal/env"
 	"tidings/internal/fetch"
+	"tidings/internal/news"
 	"tidings/internal/node"
 	"tidings/internal/store"
 	"tidings/internal/wire"
@@ -86,6 +87,8 @@ type Daemon struct {
 	*channelList
 	*status
 	recorder *recorder
+	courier  *news.Courier
+	hub      *hub
 
 	config  Config
 	log     *slog.Logger
@@ -224,7 +227,7 @@ func (d *Daemon) open() (err error) {
 	}
 	d.assemble()
 	d.openServer()
-	return nil
+	return d.hub.load()
 }
 
 // assemble makes the components.
@@ -239,6 +242,10 @@ func (d *Daemon) assemble() {
 	d.channelList = &channelList{n, d.disk, d.private, c.AllowPrivateOrigins}
 	d.recorder.private, d.recorder.watches = d.private, d.watches
 	d.private.marked, d.subscriptions.gone, d.keywords.matched = d.recorder.mark, d.recorder.mark, d.recorder.markSearch
+	d.courier = news.NewCourier(d.recorder.journal, d.log)
+	d.hub = newHub(d.courier, d.news, d.log)
+	d.hub.get = func(ctx context.Context, address string) (proxy.Page, error) { return d.server.Get(ctx, address) }
+	d.hub.follows = d.follows
 	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, &d.damage, d.channelList, d.keywords, d.log}
 }
 
@@ -390,6 +397,10 @@ func (d *Daemon) drive(ctx context.Context) error {
 		parts.Go(func() { d.publishing.runHeartbeats(looping) })
 	}
 	parts.Go(func() { d.recorder.run(looping) })
+	parts.Go(func() { d.courier.Run(looping) })
+	if d.server != nil {
+		parts.Go(func() { d.hub.run(looping) })
+	}
 	watching, stopWatching := context.WithCancel(ctx) // ends before the node leaves
 	defer stopWatching()
 	parts.Go(func() { d.status.runJournal(watching) })

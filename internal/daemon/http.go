@@ -33,6 +33,7 @@ func (d *Daemon) openServer() {
 		SubscribeOnRead: d.config.SubscribeOnRead,
 		Keywords:        d,
 		Private:         d.private,
+		Hub:             d.hub,
 		News:            newsReader{d.recorder.journal},
 		Filter:          d.config.Filter,
 		MaxArticles:     d.config.KeywordItems,
