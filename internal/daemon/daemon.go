@@ -241,7 +241,8 @@ func (d *Daemon) assemble() {
 	d.watches = &watches{nodeLoop: n, keywords: d.keywords, filter: c.Filter, slot: make(chan struct{}, 1)}
 	d.channelList = &channelList{n, d.disk, d.private, c.AllowPrivateOrigins}
 	d.recorder.private, d.recorder.watches = d.private, d.watches
-	d.private.marked, d.subscriptions.gone, d.keywords.matched = d.recorder.mark, d.recorder.mark, d.recorder.markSearch
+	d.private.marked, d.subscriptions.gone, d.keywords.matched = d.recorder.mark, d.recorder.mark, d.recorder.markMatch
+	d.keywords.created = d.recorder.markNew
 	d.courier = news.NewCourier(d.recorder.journal, d.log)
 	d.hub = newHub(d.courier, d.news, d.log)
 	d.hub.get = func(ctx context.Context, address string) (proxy.Page, error) { return d.server.Get(ctx, address) }

@@ -10,7 +10,8 @@
 // matter who found an item, whether the node was stopped in the middle of it, or how often the same document is
 // recorded. The events and what the journal knows of the document become durable together.
 //
-// The first document of a source is its past, and no event. An item that leaves the document and comes back is new.
+// The first document of a source is its past, and no event. An item that leaves the document and comes back within a day is
+// not new: after a crash, a log may lack its last entries for a while.
 //
 // A [Courier] brings events to targets, such as webhooks, and remembers how far each has come.
 //
@@ -43,6 +44,8 @@ const (
 	maxAge    = 7 * 24 * time.Hour
 	// maxEventBytes bounds one event. Beyond it the event names the item without its content.
 	maxEventBytes = 64 << 10
+	// goneTime is how long an item that has left the document is remembered.
+	goneTime = 24 * time.Hour
 	// maxDropped bounds the old events that are deleted with one record, so that none takes long.
 	maxDropped = 200
 )
@@ -150,15 +153,16 @@ func (j *Journal) Record(s Source, d Document) (events int, err error) {
 	if first && !d.Complete && d.Fresh == 0 {
 		return 0, nil
 	}
-	now, next := j.clock(), seen{}
+	now := j.clock()
+	next := known.without(now)
 	var ops []env.Op
 	var added []keptEvent
 	for _, i := range byArrival(d.Entries) {
 		e := &d.Entries[i]
 		id, version := identify(e)
-		next[id] = version
-		before, had := known[id]
-		if first && i >= d.Fresh || e.Withdrawn || had && before == version {
+		before, had := next[id]
+		next[id] = sighting{version, 0}
+		if first && i >= d.Fresh || e.Withdrawn || had && before.version == version {
 			continue
 		}
 		number := j.last + uint64(len(added)) + 1
@@ -166,7 +170,7 @@ func (j *Journal) Record(s Source, d Document) (events int, err error) {
 		ops = append(ops, env.Op{Key: eventKey(number), Value: value, Body: true})
 		added = append(added, keptEvent{number, len(value), now})
 	}
-	if !first && len(added) == 0 && maps.Equal(known, next) {
+	if !first && len(added) == 0 && maps.Equal(known, next) { // nothing to write
 		return 0, nil
 	}
 	ops = append(ops, env.Op{Key: seenKey(s), Value: next.encode()})
@@ -332,12 +336,33 @@ func seenKey(s Source) []byte {
 	return append([]byte(seenPrefix), h[:16]...)
 }
 
-// seen holds the entries of a document that were recorded: the start of each one's identity, and of a hash of its version.
+// seen holds the entries that were recorded, by the start of each one's identity.
 type (
-	seen    map[itemID]version
-	itemID  [16]byte
-	version [8]byte
+	seen     map[itemID]sighting
+	itemID   [16]byte
+	version  [8]byte // the start of a hash of the version
+	sighting struct {
+		version version
+		gone    uint32 // when the document was first without the entry, Unix time in minutes; 0: it has the entry
+	}
 )
+
+const sightingSize = len(itemID{}) + len(version{}) + 4
+
+// without returns what is known if the document has nothing any more. Entries that have been gone for goneTime are left
+// out.
+func (s seen) without(now time.Time) seen {
+	next, minute := seen{}, uint32(now.Unix()/60)
+	for id, e := range s {
+		if e.gone == 0 {
+			e.gone = minute
+		}
+		if minute-e.gone < uint32(goneTime/time.Minute) {
+			next[id] = e
+		}
+	}
+	return next
+}
 
 // identify returns the identity of an entry within its document, and its version.
 func identify(e *feed.Entry) (id itemID, v version) {
@@ -354,10 +379,10 @@ func (j *Journal) seen(s Source) (known seen, first bool, err error) {
 	if b == nil || errors.Is(err, env.ErrDamaged) { // what is damaged counts as never recorded: rather a gap than everything again
 		return nil, true, nil
 	}
-	const size = len(itemID{}) + len(version{})
 	known = seen{}
-	for ; len(b) >= size; b = b[size:] {
-		known[itemID(b)] = version(b[len(itemID{}):])
+	for ; len(b) >= sightingSize; b = b[sightingSize:] {
+		rest := b[len(itemID{}):]
+		known[itemID(b)] = sighting{version(rest), binary.BigEndian.Uint32(rest[len(version{}):])}
 	}
 	return known, false, err
 }
@@ -365,8 +390,8 @@ func (j *Journal) seen(s Source) (known seen, first bool, err error) {
 func (s seen) encode() []byte {
 	b := []byte{} // not nil, which would delete the record
 	for _, id := range slices.SortedFunc(maps.Keys(s), func(a, b itemID) int { return bytes.Compare(a[:], b[:]) }) {
-		v := s[id]
-		b = append(append(b, id[:]...), v[:]...)
+		e := s[id]
+		b = binary.BigEndian.AppendUint32(append(append(b, id[:]...), e.version[:]...), e.gone)
 	}
 	return b
 }

@@ -129,6 +129,25 @@ func TestEventsAreNewAndEditedItemsInOrder(t *testing.T) {
 	}
 }
 
+// A log that lacks its last entries after a crash gets them again, and they are no news then.
+func TestAnItemThatComesBackSoonIsNotNew(t *testing.T) {
+	d := openDesk(t)
+	d.record("1")
+	d.record("3", "2", "1")
+	d.record("1")
+	d.reopen()
+	d.now = d.now.Add(goneTime - time.Minute)
+	d.record("2", "1")
+	if got := d.said(0); got != "2 3" {
+		t.Errorf("events %q, want 2 3", got)
+	}
+	d.now = d.now.Add(goneTime)
+	d.record("3", "2", "1")
+	if got := d.said(0); got != "2 3 3" {
+		t.Errorf("events %q, want 3 again after a day", got)
+	}
+}
+
 // The items of a log that is still being read are no news.
 func TestAnIncompleteDocumentIsNotTheFirst(t *testing.T) {
 	d := openDesk(t)
