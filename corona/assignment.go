@@ -80,8 +80,10 @@ type snapshot struct {
 	head         uint64 // difference.HeadVersion; 0: other heads are no news
 }
 
-// coversHead says whether a version of a head is no news.
-func (s *snapshot) coversHead(version uint64) bool { return s.head == 0 || s.head == version }
+// coversHead says whether the head of a document is no news. That of a partial one never is, because it may lack something.
+func (s *snapshot) coversHead(r *observation) bool {
+	return r.partial || s.head == 0 || s.head == difference.HeadVersion(&r.f.Head)
+}
 
 // setSnapshot notes what the log holds, and until when all pollers leave the origin alone.
 func (d *assignment) setSnapshot(s *snapshot, limitedUntil time.Time) {
@@ -101,18 +103,6 @@ func (g *schedule) grace() time.Duration { return min(maxGrace, g.Interval/32) }
 
 // slotSlack is how much a slot may move when the reference phase is measured anew.
 const slotSlack = time.Second
-
-// outstandingPoll is a scheduled poll without an answer. Answers come in any order: an answered
-// poll stays in the list, without an assignment, until it is the first.
-type outstandingPoll struct {
-	assignment *assignment
-	handle     env.Handle
-	askedAt    env.Moment
-	asked      string // the address
-}
-
-// lateAt is when the answer is overdue.
-func (o *outstandingPoll) lateAt() time.Time { return o.askedAt.Time().Add(answerTimeout) }
 
 // lacks says whether a document lacks an item of the snapshot between two that it has, or all of them: the origin may
 // have withdrawn it.
@@ -148,16 +138,16 @@ func (d *assignment) hasNews(r *observation, now time.Time) bool {
 	}
 	head := difference.HeadVersion(&r.f.Head)
 	switch sum := digest(of); {
-	case sum == s.digest && s.coversHead(head):
+	case sum == s.digest && s.coversHead(r):
 		// This is the same document from a replica with its own validators.
 		d.snapshot = &snapshot{valid: r.valid, fingerprints: of, digest: sum, head: s.head}
 		return false
 	case d.extra != nil && sum^head == d.extra.staleDigest && now.Sub(d.extra.staleSince.Time()) < SuspicionPeriod(d.private, d.schedule.Interval):
 		return false // after the suspicion period the sequencer accepts such a document
-	case s.fingerprints == nil || !s.coversHead(head):
+	case s.fingerprints == nil || !s.coversHead(r):
 		return true
 	}
-	return lacks(of, s.fingerprints) || slices.ContainsFunc(of, func(p fingerprint) bool {
+	return !r.partial && lacks(of, s.fingerprints) || slices.ContainsFunc(of, func(p fingerprint) bool {
 		return !slices.ContainsFunc(s.fingerprints, func(known fingerprint) bool { return known.covers(p) })
 	})
 }

@@ -46,7 +46,11 @@ func (sq *sequencer) takeObservation(l *leaderState, from env.Peer, r observatio
 	if verdict.Moved = l.moved.to; r.moved != "" && r.moved != l.url {
 		verdict.Moved = r.moved
 	}
-	sq.setInterval(l, r.f)
+	if r.partial { // which may lack what its head says about polling
+		sq.setInterval(l, nil)
+	} else {
+		sq.setInterval(l, r.f)
+	}
 	switch {
 	case r.f == nil:
 		verdict.Detail = l.detail
@@ -125,6 +129,9 @@ func (sq *sequencer) takeChanges(l *leaderState, from env.Peer, r observation, n
 	l.hideCounters(shown)
 	behind := l.known.IsBehind(f)
 	d := sq.diff(l, from, f, behind, now)
+	if r.partial {
+		d.Head = nil
+	}
 	l.known.Touch(f)
 	if d.Empty() {
 		sq.stats.Unchanged++
