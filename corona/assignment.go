@@ -80,10 +80,8 @@ type snapshot struct {
 	head         uint64 // difference.HeadVersion; 0: other heads are no news
 }
 
-// coversHead says whether the head of a document is no news. That of a partial one never is, because it may lack something.
-func (s *snapshot) coversHead(r *observation) bool {
-	return r.partial || s.head == 0 || s.head == difference.HeadVersion(&r.f.Head)
-}
+// coversHead says whether a version of a head is no news.
+func (s *snapshot) coversHead(version uint64) bool { return s.head == 0 || s.head == version }
 
 // setSnapshot notes what the log holds, and until when all pollers leave the origin alone.
 func (d *assignment) setSnapshot(s *snapshot, limitedUntil time.Time) {
@@ -137,17 +135,20 @@ func (d *assignment) hasNews(r *observation, now time.Time) bool {
 		return true
 	}
 	head := difference.HeadVersion(&r.f.Head)
+	if r.partial { // which may lack something
+		head = s.head
+	}
 	switch sum := digest(of); {
-	case sum == s.digest && s.coversHead(r):
+	case sum == s.digest && s.coversHead(head):
 		// This is the same document from a replica with its own validators.
 		d.snapshot = &snapshot{valid: r.valid, fingerprints: of, digest: sum, head: s.head}
 		return false
 	case d.extra != nil && sum^head == d.extra.staleDigest && now.Sub(d.extra.staleSince.Time()) < SuspicionPeriod(d.private, d.schedule.Interval):
 		return false // after the suspicion period the sequencer accepts such a document
-	case s.fingerprints == nil || !s.coversHead(r):
+	case s.fingerprints == nil || !s.coversHead(head):
 		return true
 	}
-	return !r.partial && lacks(of, s.fingerprints) || slices.ContainsFunc(of, func(p fingerprint) bool {
+	return lacks(of, s.fingerprints) || slices.ContainsFunc(of, func(p fingerprint) bool {
 		return !slices.ContainsFunc(s.fingerprints, func(known fingerprint) bool { return known.covers(p) })
 	})
 }

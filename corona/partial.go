@@ -7,11 +7,12 @@ import (
 )
 
 // Partial documents (RFC 3229). A poller asks for the changes of a feed since the document that the log holds completely,
-// and completes the answer by the fingerprints of that document. So its report names all items, as that of any document, and
-// nothing is taken for missing. Nodes that conclude something from what a document lacks ask for whole documents.
+// and completes the answer by the fingerprints of that document. So its report names all items, and nothing is taken for
+// missing. The sequencer takes the items that the log lacks, and no more (takeHanded): neither the head nor the validators,
+// so that it fetches the document itself. Nodes that conclude something from what a document lacks ask for whole documents.
 
-// needsWhole says whether something follows from what the document of a channel lacks: an owner vouches for what it has
-// seen, a sequencer finds what was withdrawn, and a lone poll compares the document with what its readers have.
+// needsWhole says whether this node concludes something from what the document of a channel lacks: an owner vouches for what
+// it has seen, a sequencer finds what was withdrawn, and a lone poll compares the document with what its readers have.
 func (po *poller) needsWhole(d *assignment) bool {
 	return d.led || po.cfg.Witnesses && po.app.Owns(d.key()) || po.lonePolls.byKey[d.key()] != nil
 }

@@ -260,11 +260,6 @@ func (po *poller) responded(h env.Handle, a env.Answer) bool {
 			d.domain.noteAddress(a)
 		}
 		if r.partial && r.f != nil {
-			if po.needsWhole(d) { // since it has asked
-				d.waiting, d.ensureExtra().inFull = 0, true
-				po.due(d, now)
-				return
-			}
 			r.complete(o.since)
 		}
 		if a.Err == env.ErrBusy || verdict.Kind == coronapb.State_UNREACHABLE {
@@ -328,7 +323,7 @@ func (po *poller) answered(d *assignment, a env.Answer, r observation, verdict S
 		from = now
 	}
 	po.planNextSlot(d, from)
-	if p := po.lonePolls.byKey[d.key()]; p != nil && !p.ended && r.f != nil && r.page == nil {
+	if p := po.lonePolls.byKey[d.key()]; p != nil && !p.ended && r.f != nil && r.page == nil && !r.partial {
 		po.lonePolls.showAlone(p, r, verdict, now) // this node may be cut off from every node that would distribute the document to its readers
 	}
 	if r.f != nil && !r.partial && r.direct(d.target.url) {
@@ -406,9 +401,8 @@ func (po *poller) repeatReports(now time.Time) {
 		d := po.assignments.Get(w.key)
 		switch {
 		case po.up.leads(w.key): // this node has become the sequencer
-			if rs.drop(w); !w.partial { // its own poll fetches the whole document
-				po.up.observed(w.key, w.observation, now)
-			}
+			rs.drop(w)
+			po.up.observed(w.key, w.observation, now)
 		case (d != nil || w.handedOver) && now.Sub(w.since) < keepReportFor:
 			rs.sendReport(w, d, now)
 		default:
@@ -433,10 +427,12 @@ func (po *poller) onSnapshot(key overlay.ID, t snapshotNotice) {
 		// Either the document had nothing new, or the log holds all of it by now.
 		po.reports.drop(w)
 		switch of := digest(w.fingerprints); {
+		case w.partial: // only this node knows that the log holds it
+			s = &snapshot{valid: w.valid, fingerprints: w.fingerprints, digest: of, head: s.head}
 		case w.page != nil:
 			d.acknowledgePage()
 			s = &snapshot{valid: w.valid, fingerprints: s.fingerprints, digest: s.digest}
-		case of != s.digest || !s.coversHead(&w.observation):
+		case of != s.digest || !s.coversHead(difference.HeadVersion(&w.f.Head)):
 			x := d.ensureExtra()
 			x.staleDigest, x.staleSince = of^difference.HeadVersion(&w.f.Head), env.MomentOf(po.clock.Now())
 		default:
