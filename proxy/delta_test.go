@@ -46,7 +46,9 @@ func parsed(t *testing.T, r *http.Response) (titles string) {
 // A reader that is known to merge it gets what is new since the version that it has. Others get the whole feed.
 func TestReadersThatMergeGetWhatIsNew(t *testing.T) {
 	b := newTestServer(t)
-	long := func(doc string) string { return strings.Replace(doc, "<description>d", "<description>"+strings.Repeat("d", 2*minGzip), 1) }
+	long := func(doc string) string {
+		return strings.Replace(doc, "<description>d", "<description>"+strings.Repeat("d", 2*minGzip), 1)
+	}
 	b.node.publish(t, rssURL, rssDoc(1, 4))
 	target := b.tokenTarget(rssURL)
 	tags, zipped := []string{b.ask("GET", target).Header.Get("Etag")}, b.ask("GET", target, "Accept-Encoding", "gzip").Header.Get("Etag")
