@@ -208,6 +208,7 @@ var limits = []struct {
 		{"internal/daemon", "maxMarkedArticles", "articles that matched a search and wait to be recorded as events", "only those become events that the feed of the search still has"},
 		{"proxy", "maxDraft:B maxRequest:B", "a request to publish; any other request", "refused"},
 		{"proxy", "cacheBytes:B", "rendered feeds in memory", "the oldest is dropped"},
+		{"proxy", "maxPastVersions", "earlier versions of a feed since which a reader can get what is new", "the reader gets the whole feed"},
 		{"proxy", "maxDiscovered discoverTime", "entries of an imported list that are inspected; time for all of them", "the others are subscribed to as they are"},
 		{"proxy", "maxRequests", "requests to find the feed of a page, redirects included", "the page's other feeds are offered without a check"},
 		{"proxy", "maxCodes", "addresses of `tidings open` not used yet", "the oldest stops working"},

@@ -102,18 +102,6 @@ func (g *schedule) grace() time.Duration { return min(maxGrace, g.Interval/32) }
 // slotSlack is how much a slot may move when the reference phase is measured anew.
 const slotSlack = time.Second
 
-// outstandingPoll is a scheduled poll without an answer. Answers come in any order: an answered
-// poll stays in the list, without an assignment, until it is the first.
-type outstandingPoll struct {
-	assignment *assignment
-	handle     env.Handle
-	askedAt    env.Moment
-	asked      string // the address
-}
-
-// lateAt is when the answer is overdue.
-func (o *outstandingPoll) lateAt() time.Time { return o.askedAt.Time().Add(answerTimeout) }
-
 // lacks says whether a document lacks an item of the snapshot between two that it has, or all of them: the origin may
 // have withdrawn it.
 func lacks(of, snapshot []fingerprint) bool {
@@ -147,6 +135,9 @@ func (d *assignment) hasNews(r *observation, now time.Time) bool {
 		return true
 	}
 	head := difference.HeadVersion(&r.f.Head)
+	if r.partial { // which may lack something
+		head = s.head
+	}
 	switch sum := digest(of); {
 	case sum == s.digest && s.coversHead(head):
 		// This is the same document from a replica with its own validators.

@@ -143,7 +143,7 @@ func validatorsFrom(m *coronapb.Validators) validators {
 func (r *observation) message(key overlay.ID, of []fingerprint) *coronapb.Observation {
 	h := r.f.Hints
 	return &coronapb.Observation{
-		Key: key[:], Valid: r.valid.wire(), Fingerprints: appendFingerprints(nil, of), HandedOver: r.handedOver,
+		Key: key[:], Valid: r.valid.wire(), Fingerprints: appendFingerprints(nil, of), HandedOver: r.handedOver, Partial: r.partial,
 		Facts: &coronapb.Facts{
 			TtlMs: uint64(h.TTL.Milliseconds()), PeriodMs: uint64(h.Period.Milliseconds()), MaxAgeMs: uint64(r.maxAge.Milliseconds()),
 			SkipHours: h.SkipHours, SkipDays: uint32(h.SkipDays),
@@ -157,7 +157,7 @@ func observationFrom(m *coronapb.Observation, of []fingerprint) observation {
 	t := m.Facts
 	r := observation{
 		valid: validatorsFrom(m.Valid), maxAge: span(t.GetMaxAgeMs()), moved: t.GetMoved(), private: t.GetPrivate(),
-		size: int(min(t.GetSize(), feed.MaxDocument)), handedOver: m.HandedOver,
+		size: int(min(t.GetSize(), feed.MaxDocument)), handedOver: m.HandedOver, partial: m.Partial,
 		f: &feed.Feed{
 			Hints:   feed.Hints{TTL: span(t.GetTtlMs()), Period: span(t.GetPeriodMs()), SkipHours: t.GetSkipHours(), SkipDays: uint8(t.GetSkipDays())},
 			Omitted: t.GetLacks(), Items: make([]feed.Item, len(of)),

@@ -53,7 +53,7 @@ func (g *testLog) state() State {
 }
 
 // Saw implements Application, as do Found, StateChanged and Fading.
-func (h *member) Saw(overlay.ID, string, *feed.Feed, bool) {}
+func (h *member) Saw(overlay.ID, string, *feed.Feed, bool) { h.saw++ }
 
 func (h *member) SawPage(overlay.ID, string, *page.Core) {}
 

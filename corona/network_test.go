@@ -55,6 +55,7 @@ type member struct {
 	owners  *owner.Owners
 	up      bool
 	liar    bool
+	saw     int           // documents that it has vouched for
 	ahead   time.Duration // offset of its clock
 	wake    time.Time
 	records map[string][]byte

@@ -23,6 +23,7 @@ type observation struct {
 	moved      string        // permanent redirect to this address
 	private    bool          // the origin has a private address
 	size       int           // of the document, in bytes
+	partial    bool          // f is a partial document, completed by the items of the snapshot before it
 	handedOver bool          // no document, but items that a node found while it was cut off
 }
 

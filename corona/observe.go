@@ -144,13 +144,19 @@ func (sq *sequencer) takeChanges(l *leaderState, from env.Peer, r observation, n
 	if !sq.handOver(l, d, f, func() { sq.commitAfterLast(l, f, r.valid, shown) }) {
 		return false // the next poll finds the changes again
 	}
-	if from.ID != "" {
-		for i := range d.Changes {
-			l.note(difference.Version{ID: d.Changes[i].Item.ID, Hash: d.Changes[i].Item.Hash}, from.ID)
-		}
-	}
+	l.noteAll(d, from)
 	sq.learn(l, d, first)
 	return true
+}
+
+// noteAll notes who has reported changes; from is the zero peer if that is this node.
+func (l *leaderState) noteAll(d difference.Delta, from env.Peer) {
+	if from.ID == "" {
+		return
+	}
+	for i := range d.Changes {
+		l.note(difference.Version{ID: d.Changes[i].Item.ID, Hash: d.Changes[i].Item.Hash}, from.ID)
+	}
 }
 
 // diff returns the news in a document. Only documents that this node fetches show that an edit was taken back, because
@@ -246,8 +252,8 @@ func (sq *sequencer) setValidators(l *leaderState, valid validators, shown []fin
 // poller.
 func (sq *sequencer) accept(l *leaderState, from env.Peer, r observation, nonce uint64, now time.Time) {
 	switch {
-	case r.handedOver:
-		sq.takeHanded(l, r, func() {
+	case r.handedOver || r.partial:
+		sq.takeHanded(l, from, r, func() {
 			if from.ID != "" {
 				sq.send(from, env.Control, l.snapshotMessage(nonce, sq.clock.Now()))
 			}
@@ -287,21 +293,27 @@ func (sq *sequencer) answerAll(l *leaderState) {
 	l.waiters = nil
 }
 
-// takeHanded takes items that a node found while it was cut off. The origin may no longer show
-// them, so the sequencer learns nothing about the feed's document from them. It calls answer when
-// the log holds them.
-func (sq *sequencer) takeHanded(l *leaderState, r observation, answer func()) {
+// takeHanded takes items that a node found while it was cut off, or those of a partial document. The
+// origin may no longer show them, or shows others, too, so the sequencer learns nothing about the feed's
+// document from them: its own next poll of the document goes on as before. It calls answer when the log
+// holds them.
+func (sq *sequencer) takeHanded(l *leaderState, from env.Peer, r observation, answer func()) {
 	if l.page || l.known.Suspicious(r.f) != "" {
 		return
 	}
 	l.known.Recognise(r.f)
 	d := l.known.Diff(r.f)
 	d.Head = nil
-	if d.Empty() {
+	switch {
+	case d.Empty() && r.partial && l.inFlight > 0: // the poller reports them again
+	case d.Empty():
 		answer()
-		return
-	}
-	if sq.handOver(l, d, r.f, answer) { // otherwise the node offers them again
+	case sq.handOver(l, d, r.f, answer): // otherwise the node offers them again
 		sq.stats.Items += uint64(len(d.Changes))
+		if r.partial {
+			sq.stats.Updates++
+			l.noteAll(d, from)
+			sq.learn(l, d, false)
+		}
 	}
 }

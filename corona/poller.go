@@ -1,7 +1,6 @@
 package corona
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -59,6 +58,11 @@ func newPoller(b *base, ds *domains, ps *permits, a *allocator, rq *requests, lp
 		assignments: overlay.NewIndex(b.rand.Uint64(), func(d *assignment) *overlay.ID { return &d.target.key }),
 	}
 	lp.lastPoll = po.lastPoll
+	rs.fetchWhole = func(key overlay.ID) {
+		if d := po.assignments.Get(key); d != nil {
+			d.ensureExtra().inFull = true
+		}
+	}
 	return po
 }
 
@@ -208,46 +212,17 @@ func (po *poller) poll(d *assignment, now time.Time) {
 	}
 	_, isPage := feed.DocumentURL(d.target.url)
 	r := env.Request{URL: po.requests.address(d.key(), d.target.url, d.target.params.at, fails, now), Robots: isPage, Subscribers: d.target.params.readers}
+	var since []fingerprint
 	// An owner vouches for what it has fetched itself. "Not modified" would tell it nothing about a document that only
 	// another node has fetched. A page it fetches in full when it is asked to look.
 	if s := d.snapshot; s != nil && !d.extras().inFull && (isPage || !po.cfg.Witnesses || d.fetched == s.valid.digest() || !po.app.Owns(d.key())) {
 		r.ETag, r.LastModified, r.ValidatedURL = s.valid.etag, s.valid.lastModified, s.valid.url
+		r.Partial = !isPage && s.fingerprints != nil && fails == 0 && !po.needsWhole(d)
+		since = s.fingerprints
 	}
-	po.outstanding = append(po.outstanding, outstandingPoll{d, d.waiting, d.polledAt, r.URL})
+	po.outstanding = append(po.outstanding, outstandingPoll{d, d.waiting, d.polledAt, r.URL, since})
 	po.setNext(d, d.nextSlot(now), "") // answered or checkOverdue plans the next poll
 	po.requests.fetcher.Fetch(d.waiting, r)
-}
-
-// takeOutstanding takes an outstanding poll; its assignment is nil if the poll is not in the list.
-func (po *poller) takeOutstanding(h env.Handle) (o outstandingPoll) {
-	i, ok := slices.BinarySearchFunc(po.outstanding, h, func(o outstandingPoll, h env.Handle) int { return cmp.Compare(o.handle, h) })
-	if !ok {
-		return outstandingPoll{}
-	}
-	o = po.outstanding[i]
-	po.outstanding[i].assignment = nil
-	if n := slices.IndexFunc(po.outstanding, func(o outstandingPoll) bool { return o.assignment != nil }); n >= 0 {
-		po.outstanding = po.outstanding[n:]
-	} else {
-		po.outstanding = po.outstanding[:0]
-	}
-	return o
-}
-
-// checkOverdue repeats polls whose answers never came.
-func (po *poller) checkOverdue(now time.Time) {
-	for len(po.outstanding) > 0 {
-		o := po.outstanding[0]
-		if o.lateAt().After(now) {
-			return
-		}
-		po.takeOutstanding(o.handle)
-		if o.assignment.waiting == o.handle {
-			o.assignment.waiting = 0
-			po.stats.Late++
-			po.due(o.assignment, now)
-		}
-	}
 }
 
 // next returns the time of the next run.
@@ -284,10 +259,13 @@ func (po *poller) responded(h env.Handle, a env.Answer) bool {
 		if d.domain != nil {
 			d.domain.noteAddress(a)
 		}
+		if r.partial && r.f != nil {
+			r.complete(o.since)
+		}
 		if a.Err == env.ErrBusy || verdict.Kind == coronapb.State_UNREACHABLE {
 			d.refundPoll()
 		}
-		if verdict.Kind == coronapb.State_OK && r.f != nil && !po.up.leads(d.key()) && r.direct(d.target.url) {
+		if verdict.Kind == coronapb.State_OK && r.f != nil && !r.partial && !po.up.leads(d.key()) && r.direct(d.target.url) {
 			r.tell(po.app, d.key(), d.target.url) // a sequencer does that in takeObservation
 		}
 		if a.Status == 304 && d.snapshot != nil && d.fetched == d.snapshot.valid.digest() && r.direct(d.target.url) {
@@ -345,10 +323,10 @@ func (po *poller) answered(d *assignment, a env.Answer, r observation, verdict S
 		from = now
 	}
 	po.planNextSlot(d, from)
-	if p := po.lonePolls.byKey[d.key()]; p != nil && !p.ended && r.f != nil && r.page == nil {
+	if p := po.lonePolls.byKey[d.key()]; p != nil && !p.ended && r.f != nil && r.page == nil && !r.partial {
 		po.lonePolls.showAlone(p, r, verdict, now) // this node may be cut off from every node that would distribute the document to its readers
 	}
-	if r.f != nil && r.direct(d.target.url) {
+	if r.f != nil && !r.partial && r.direct(d.target.url) {
 		d.fetched = r.valid.digest()
 	}
 	if r.f == nil && !d.led && well {
@@ -448,13 +426,15 @@ func (po *poller) onSnapshot(key overlay.ID, t snapshotNotice) {
 	if w := po.reports.byNonce(t.nonce); w != nil && w.key == key {
 		// Either the document had nothing new, or the log holds all of it by now.
 		po.reports.drop(w)
-		switch of, head := digest(w.fingerprints), difference.HeadVersion(&w.f.Head); {
+		switch of := digest(w.fingerprints); {
+		case w.partial: // only this node knows that the log holds it
+			s = &snapshot{valid: w.valid, fingerprints: w.fingerprints, digest: of, head: s.head}
 		case w.page != nil:
 			d.acknowledgePage()
 			s = &snapshot{valid: w.valid, fingerprints: s.fingerprints, digest: s.digest}
-		case of != s.digest || !s.coversHead(head):
+		case of != s.digest || !s.coversHead(difference.HeadVersion(&w.f.Head)):
 			x := d.ensureExtra()
-			x.staleDigest, x.staleSince = of^head, env.MomentOf(po.clock.Now())
+			x.staleDigest, x.staleSince = of^difference.HeadVersion(&w.f.Head), env.MomentOf(po.clock.Now())
 		default:
 			s = &snapshot{valid: w.valid, fingerprints: w.fingerprints, digest: s.digest, head: s.head}
 		}

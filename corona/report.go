@@ -62,6 +62,8 @@ type reports struct {
 	*base
 	pending  []*pendingReport     // oldest first; at most maxPendingReports
 	calendar env.Calendar[uint64] // nonces of reports to repeat
+
+	fetchWhole func(key overlay.ID) // has the next poll of a channel fetch the whole document
 }
 
 // keep keeps a document so that the sequencer can request its items, and reports it. d is the
@@ -148,6 +150,11 @@ func (rs *reports) byNonce(nonce uint64) *pendingReport {
 // onItemRequest sends items of a pending report, and its head if requested.
 func (rs *reports) onItemRequest(from env.PeerID, m *coronapb.ItemRequest) {
 	w := rs.byNonce(m.Nonce)
+	if w != nil && w.partial && slices.ContainsFunc(m.Items, func(i uint32) bool { return int(i) < len(w.f.Items) && len(w.f.Items[i].Raw) == 0 }) {
+		rs.fetchWhole(w.key) // the log lacks what the partial document left out
+		rs.drop(w)
+		w = nil
+	}
 	if w == nil {
 		rs.send(env.Peer{ID: from}, env.Control, &coronapb.Message{Body: &coronapb.Message_ItemChunk{ItemChunk: &coronapb.ItemChunk{Key: m.Key, Nonce: m.Nonce}}})
 		return

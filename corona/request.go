@@ -72,7 +72,7 @@ func (rq *requests) read(p request, memory *page.Tracker, h env.Handle, a env.An
 		verdict.Since, verdict.Polled = now, now
 		p.then(h, a, r, verdict, now)
 	}
-	if a.Status != 200 || len(a.Body) == 0 {
+	if !a.HasDocument() || len(a.Body) == 0 {
 		done()
 		return
 	}
@@ -102,7 +102,7 @@ func ReadFeed(address string, a env.Answer) (*feed.Feed, error) {
 
 // observationOf returns what a response says, without its document.
 func observationOf(a env.Answer) observation {
-	r := observation{valid: validators{a.ETag, a.LastModified, a.FinalURL}, maxAge: a.MaxAge, private: a.Private, size: len(a.Body)}
+	r := observation{valid: validators{a.ETag, a.LastModified, a.FinalURL}, maxAge: a.MaxAge, private: a.Private, size: len(a.Body), partial: a.IsPartial()}
 	if a.Moved {
 		r.moved = a.FinalURL
 	}

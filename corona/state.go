@@ -214,18 +214,18 @@ func Classify(a env.Answer, f *feed.Feed, err error) State {
 		s.Kind = coronapb.State_UNREACHABLE
 	case a.Status == 304:
 		return State{Kind: coronapb.State_OK}
-	case a.Status == 200 && err != nil:
+	case a.HasDocument() && err != nil:
 		s.Kind, s.Detail = coronapb.State_BROKEN, strings.TrimPrefix(strings.TrimPrefix(err.Error(), "read feed: "), "read page: ")
 		if errors.Is(err, feed.ErrNotFeed) || errors.Is(err, feed.ErrEmpty) || errors.Is(err, page.ErrKind) {
 			s.Kind = coronapb.State_NOT_A_FEED
 		} else if errors.Is(err, feed.ErrLimit) || errors.Is(err, page.ErrLarge) {
 			s.Kind = coronapb.State_TOO_LARGE
 		}
-	case a.Status == 200 && f == nil:
+	case a.HasDocument() && f == nil:
 		s.Kind, s.Detail = coronapb.State_NOT_A_FEED, "an empty document, not a feed"
-	case a.Status == 200 && len(f.Items) == 0:
+	case a.HasDocument() && len(f.Items) == 0:
 		return State{Kind: coronapb.State_OK, Detail: cmp.Or(f.Omitted, noItems)}
-	case a.Status == 200:
+	case a.HasDocument():
 		return State{Kind: coronapb.State_OK, Detail: f.Omitted}
 	case a.Status == 410:
 		s.Kind, s.Detail = coronapb.State_GONE, "gone for good (410)"

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"cmp"
+	_ "embed" // openapi.json
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,8 +35,15 @@ var (
 	post = []string{http.MethodPost}
 )
 
+// openAPI describes the routes, requests and answers of the API, by OpenAPI 3.1.
+//
+//go:embed openapi.json
+var openAPI []byte
+
 // apiRoutes holds the routes below apiPath.
 var apiRoutes = map[string]apiRoute{
+	"openapi.json": {(*Server).apiDocument, get},
+
 	"open":        {(*Server).apiOpen, post},
 	"list":        {(*Server).apiList, get},
 	"status":      {(*Server).apiStatus, get},
@@ -86,6 +94,10 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 	return true
 }
 
+func (s *Server) apiDocument(http.ResponseWriter, *http.Request) (any, error) {
+	return json.RawMessage(openAPI), nil
+}
+
 // ListResponse is the answer of list.
 type ListResponse struct {
 	Channels []Channel `json:"channels"`
@@ -96,7 +108,12 @@ type DoctorResponse struct {
 	Findings []Finding `json:"findings"`
 }
 
-// SubscribeMessage is the request and the answer of subscribe and unsubscribe.
+// AddressRequest is the request of unsubscribe, publisher and trust.
+type AddressRequest struct {
+	URL string `json:"url"`
+}
+
+// SubscribeMessage is the request and the answer of subscribe, and the answer of unsubscribe and trust.
 type SubscribeMessage struct {
 	URL     string `json:"url"`
 	ReadURL string `json:"read_url,omitempty"`
@@ -169,6 +186,12 @@ func (s *Server) apiStatus(_ http.ResponseWriter, r *http.Request) (any, error) 
 	}
 	if status.Warnings == nil {
 		status.Warnings = []string{}
+	}
+	if status.Levels == nil {
+		status.Levels = []int{}
+	}
+	if status.Settings == nil {
+		status.Settings = map[string]string{}
 	}
 	return status, err
 }
@@ -251,7 +274,7 @@ func (s *Server) apiUnsubscribe(w http.ResponseWriter, r *http.Request) (any, er
 
 // decodeAddress decodes the address in a request.
 func (s *Server) decodeAddress(w http.ResponseWriter, r *http.Request) (string, error) {
-	q, err := decodeRequest[SubscribeMessage](w, r)
+	q, err := decodeRequest[AddressRequest](w, r)
 	if err != nil {
 		return "", err
 	}

@@ -15,7 +15,7 @@ import (
 	"tidings/internal/feed"
 )
 
-// call sends a request to the API, and decodes its answer into v.
+// call sends a request to the API, and decodes its answer into v. Both must be as openapi.json says.
 func (b *testServer) call(method, name, text string, v any) int {
 	b.Helper()
 	r := b.send(request(method, apiPath+name, strings.NewReader(text), "Tidings", "1", "Content-Type", "application/json"))
@@ -26,6 +26,7 @@ func (b *testServer) call(method, name, text string, v any) int {
 	if err := json.Unmarshal([]byte(out), v); err != nil {
 		b.Fatalf("%s %s: %s: %v", method, name, out, err)
 	}
+	checkAPI(b.T, method, name, text, r.StatusCode, out)
 	return r.StatusCode
 }
 

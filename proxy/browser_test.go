@@ -25,27 +25,39 @@ import (
 //	go test ./proxy -run Browser -shots DIR
 var shots = flag.String("shots", "", "folder for pictures of the pages")
 
-// axeCore returns the script that checks the pages: Deque's axe-core. npm fetches it once, in the version and with
-// the hash in testdata/npm/package-lock.json.
+// npmPackage returns the folder of a package that a test needs. npm fetches all of them once, in the versions and with the
+// hashes in testdata/npm/package-lock.json.
+func npmPackage(t *testing.T, name string) string {
+	t.Helper()
+	const all = "testdata/npm"
+	folder := filepath.Join(all, "node_modules", name)
+	if _, err := os.Stat(folder); err == nil {
+		return folder
+	}
+	out, err := exec.Command("npm", "ci", "--prefix", all, "--ignore-scripts", "--no-audit", "--no-fund").CombinedOutput()
+	if err != nil {
+		missing(t, "npm cannot install %s: %v: %s", name, err, out)
+	}
+	return folder
+}
+
+// missing ends a test that needs a program which is not there: it fails in CI, and is skipped elsewhere.
+func missing(t *testing.T, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatalf("CI is to have it: "+format, args...)
+	}
+	t.Skipf(format, args...)
+}
+
+// axeCore returns the script that checks the pages: Deque's axe-core.
 func axeCore(t *testing.T) string {
 	t.Helper()
-	const folder = "testdata/npm"
-	script := filepath.Join(folder, "node_modules/axe-core/axe.min.js")
-	if b, err := os.ReadFile(script); err == nil {
-		return string(b)
-	}
-	out, err := exec.Command("npm", "ci", "--prefix", folder, "--ignore-scripts", "--no-audit", "--no-fund").CombinedOutput()
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("axe-core cannot be had by npm, and CI is to have it: %v: %s", err, out)
-		}
-		t.Skipf("axe-core, which judges the pages, cannot be had by npm: %v: %s", err, out)
-	}
-	b, err := os.ReadFile(script)
+	script, err := os.ReadFile(filepath.Join(npmPackage(t, "axe-core"), "axe.min.js"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(b)
+	return string(script)
 }
 
 // judged lists the rules that pages must keep: WCAG 2.2, levels A and AA, and axe-core's best practices.
@@ -57,10 +69,7 @@ func browser(t *testing.T) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatalf("Chromium is not installed, and CI is to have it: %v", err)
-		}
-		t.Skipf("Chromium is not installed: %v", err)
+		missing(t, "Chromium is not installed: %v", err)
 	}
 	background, cancel := chromedp.NewExecAllocator(context.Background(),
 		append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU)...)

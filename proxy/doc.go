@@ -35,8 +35,8 @@
 // reader has.
 // Headers tell when the source was last seen (X-Tidings-Age, in seconds), the state of the feed (X-Tidings-State),
 // whether it comes from a subscription or from the node's cache (X-Tidings-Source), and why it is not fresh
-// (X-Tidings-Stale). If an origin is down, readers get its last copy. No answer has status 226, whatever A-IM asks
-// for, because readers that send this header take a 226 for an error.
+// (X-Tidings-Stale). If an origin is down, readers get its last copy. A reader that asks for what is new since its version
+// (A-IM: feed) gets that with status 226 if it is known to merge it (delta.go). Others take a 226 for an error.
 //
 // # Requests that are refused
 //

@@ -163,12 +163,11 @@ func tagOf(self string, articles []uint32) string {
 
 // renderKeywords renders a keyword feed.
 func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string, once bool, m MatchedFeed) (*rendered, error) {
-	select {
-	case s.renderSlots <- struct{}{}:
-		defer func() { <-s.renderSlots }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	release, err := s.renderSlot(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer release()
 	watch, entries, err := m.Read()
 	if err != nil {
 		return nil, err

@@ -75,9 +75,11 @@ func (b *testServer) publish(text, token string, v any) int {
 		headers = append(headers, "Authorization", token)
 	}
 	r := b.send(request("POST", apiPath+"publish", strings.NewReader(text), headers...))
-	if err := json.Unmarshal([]byte(body(b, r)), v); err != nil {
+	answer := body(b, r)
+	if err := json.Unmarshal([]byte(answer), v); err != nil {
 		b.Fatal(err)
 	}
+	checkAPI(b.T, "POST", "publish", text, r.StatusCode, answer)
 	return r.StatusCode
 }
 

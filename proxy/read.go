@@ -28,7 +28,7 @@ func (s *Server) serveFeed(w http.ResponseWriter, r *http.Request, path, query s
 	if !subscribed && s.shouldSubscribe(r, t) {
 		subscribed = s.subscribeReader(r.Context(), t.url)
 	}
-	f.serve(w, r, s.config.Now(), subscribed)
+	s.delta(r.Context(), r, t, f).serve(w, r, s.config.Now(), subscribed)
 }
 
 // subscribeReader subscribes on behalf of a reader. The reader gets the feed even if that fails.
@@ -62,12 +62,11 @@ func (s *Server) renderedFeed(ctx context.Context, t target) (f *rendered, subsc
 	case last.isVersion(window.Version, subscribed):
 		return last, subscribed, nil
 	}
-	select {
-	case s.renderSlots <- struct{}{}:
-		defer func() { <-s.renderSlots }()
-	case <-readCtx.Done():
-		return nil, subscribed, readCtx.Err()
+	release, err := s.renderSlot(readCtx)
+	if err != nil {
+		return nil, subscribed, err
 	}
+	defer release()
 	if last, _ = s.rendered.get(t.self); last.isVersion(window.Version, subscribed) {
 		return last, subscribed, nil // another request has just rendered the same
 	}
@@ -78,6 +77,16 @@ func (s *Server) renderedFeed(ctx context.Context, t target) (f *rendered, subsc
 	}
 	s.rendered.put(t.self, f, f.cost())
 	return f, subscribed, nil
+}
+
+// renderSlot waits until a feed may be rendered. release ends the rendering.
+func (s *Server) renderSlot(ctx context.Context) (release func(), err error) {
+	select {
+	case s.renderSlots <- struct{}{}:
+		return func() { <-s.renderSlots }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // isNeverFeed reports whether an address is one that programs request from every host, such as an icon. Readers
@@ -133,7 +142,7 @@ func (s *Server) shouldSubscribe(r *http.Request, t target) bool {
 	return false
 }
 
-// serve writes a rendered feed, or status 304 if the reader has it already.
+// serve writes a rendered feed, or status 304 if the reader has it already. A part of a feed has status 226.
 func (f *rendered) serve(w http.ResponseWriter, r *http.Request, now time.Time, subscribed bool) {
 	body, tag := f.body, f.tag
 	h := w.Header()
@@ -170,7 +179,13 @@ func (f *rendered) serve(w http.ResponseWriter, r *http.Request, now time.Time, 
 	}
 	h.Set("Content-Type", f.mediaType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(http.StatusOK)
+	status := http.StatusOK
+	if f.partial {
+		status = http.StatusIMUsed
+		h.Set("IM", "feed")
+		h.Set("Vary", "A-IM, If-None-Match, Accept-Encoding")
+	}
+	w.WriteHeader(status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body) // an error means that the reader has disconnected
 	}

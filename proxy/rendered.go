@@ -28,6 +28,10 @@ type rendered struct {
 
 	fetched      time.Time
 	stale, state string
+
+	entries []uint64      // versions of the entries
+	past    []pastVersion // earlier renderings, oldest first; at most maxPastVersions
+	partial bool          // the body has only what is new since one of them
 }
 
 // minGzip is the size in bytes from which compressing a feed pays.
@@ -37,12 +41,9 @@ const minGzip = 512
 // Last-Modified.
 func render(w Window, t target, subscribed bool, last *rendered, clean func(*feed.Meaning), now time.Time) (*rendered, error) {
 	doc := w.Document // a copy, whose shared entries are only read
-	doc.URL, doc.Sanitise = t.self, clean
+	doc.URL, doc.Sanitise, doc.Entries = t.self, clean, shownEntries(w, t)
 	if t.hub {
 		doc.Hub = t.self
-	}
-	if t.limit > 0 && t.limit < len(doc.Entries) {
-		doc.Entries = doc.Entries[:t.limit]
 	}
 	format := t.format
 	if format == 0 {
@@ -62,10 +63,12 @@ func render(w Window, t target, subscribed bool, last *rendered, clean func(*fee
 		tag: `"` + name + `"`, gzipTag: `"` + name + `-gzip"`,
 		mediaType: format.MediaType(),
 		fetched:   w.Fetched, stale: oneLine(w.Stale), state: w.State,
+		entries: entryVersions(doc.Entries),
 	}
 	if t.hub {
 		r.links = ownLinks(t.self)
 	}
+	r.remember(last)
 	if last != nil && last.tag == r.tag {
 		r.body, r.gzipped = last.body, last.gzipped
 		r.modified, r.modifiedText = last.modified, last.modifiedText
@@ -81,6 +84,14 @@ func render(w Window, t target, subscribed bool, last *rendered, clean func(*fee
 	}
 	r.modifiedText = r.modified.Format(http.TimeFormat)
 	return r, nil
+}
+
+// shownEntries returns the entries of a window that its reader wants.
+func shownEntries(w Window, t target) []feed.Entry {
+	if t.limit > 0 && t.limit < len(w.Document.Entries) {
+		return w.Document.Entries[:t.limit]
+	}
+	return w.Document.Entries
 }
 
 // compress returns nil if compressing does not make the body smaller.
@@ -99,7 +110,13 @@ func compress(body []byte) []byte {
 }
 
 // cost returns the approximate memory of a rendered feed in bytes.
-func (f *rendered) cost() int { return len(f.body) + len(f.gzipped) + 1<<10 }
+func (f *rendered) cost() int {
+	versions := len(f.entries)
+	for _, p := range f.past {
+		versions += len(p.entries)
+	}
+	return len(f.body) + len(f.gzipped) + 8*versions + 1<<10
+}
 
 // isVersion reports whether f is not nil and was rendered from a version.
 func (f *rendered) isVersion(version uint64, subscribed bool) bool {
@@ -148,9 +165,22 @@ func matches(list, tag string) bool {
 
 // acceptsGzip parses Accept-Encoding (RFC 9110, section 12.5.3).
 func acceptsGzip(h http.Header) bool {
-	zipped, other := -1.0, -1.0 // -1 if not mentioned
-	for part := range strings.SplitSeq(strings.Join(h.Values("Accept-Encoding"), ","), ",") {
-		coding, params, _ := strings.Cut(part, ";")
+	w := weights(h.Values("Accept-Encoding"))
+	weight, named := w["*"], false
+	for _, coding := range []string{"gzip", "x-gzip"} {
+		if q, ok := w[coding]; ok && (!named || q > weight) {
+			weight, named = q, true
+		}
+	}
+	return weight > 0
+}
+
+// weights parses a header that lists words, each perhaps with a weight (RFC 9110, section 12.4.2). Of a word that is listed
+// more than once, the greatest weight counts.
+func weights(values []string) map[string]float64 {
+	w := map[string]float64{}
+	for part := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		word, params, _ := strings.Cut(part, ";")
 		q := 1.0
 		if name, value, ok := strings.Cut(params, "="); ok && strings.EqualFold(strings.TrimSpace(name), "q") {
 			var err error
@@ -158,12 +188,8 @@ func acceptsGzip(h http.Header) bool {
 				q = 0
 			}
 		}
-		switch strings.ToLower(strings.TrimSpace(coding)) {
-		case "gzip", "x-gzip":
-			zipped = max(zipped, q)
-		case "*":
-			other = q
-		}
+		word = strings.ToLower(strings.TrimSpace(word))
+		w[word] = max(w[word], q)
 	}
-	return zipped > 0 || zipped < 0 && other > 0
+	return w
 }

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"tidings/corona"
@@ -44,6 +46,9 @@ type Feed struct {
 	Public bool // the URL is at a public address, so its domain has a budget
 	Polls  int  // requests that reached the origin
 	Full   int  // requests that were answered with the document
+	Parts  int  // requests that were answered with what has changed
+
+	served map[string][]byte // documents by their ETags, since which a request gets what has changed; nil: it gets the document
 
 	version                   script.Version // the last version that the script returned
 	versionFrom, versionUntil time.Duration  // the period in which version is current, since Began
@@ -102,9 +107,40 @@ func (s *Swarm) serve(at time.Time, r env.Request) env.Answer {
 		a.Status = 304
 		return a
 	}
+	before := f.served[r.ETag]
+	if f.served != nil {
+		f.served[a.ETag] = v.Body
+	}
+	if r.Partial && before != nil {
+		f.Parts++
+		a.Status, a.Body = 226, changesSince(before, v)
+		return a
+	}
 	f.Full++
 	a.Body = v.Body
 	return a
+}
+
+// changesSince returns a document with what is new or changed in a version since an earlier one, and with as little else as
+// an origin may send.
+func changesSince(before []byte, v script.Version) []byte {
+	old, err := feed.Parse(before, v.ContentType)
+	doc, err2 := feed.Parse(v.Body, v.ContentType)
+	if err = errors.Join(err, err2); err != nil {
+		panic(fmt.Sprintf("sim: %v", err))
+	}
+	head, err := feed.NewHead(doc.Head.Format, "", "", "", "")
+	d := feed.Document{Head: head}
+	for _, it := range doc.Items {
+		if !slices.ContainsFunc(old.Items, func(o feed.Item) bool { return o.ID == it.ID && o.Hash == it.Hash }) {
+			d.Entries = append(d.Entries, feed.Entry{Item: it})
+		}
+	}
+	part, err2 := feed.Write(&d, head.Format)
+	if err = errors.Join(err, err2); err != nil {
+		panic(fmt.Sprintf("sim: %v", err))
+	}
+	return part
 }
 
 // document returns the feed's parsed document at a time.

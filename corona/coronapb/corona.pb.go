@@ -424,6 +424,7 @@ type Observation struct {
 	AtMs          uint64                 `protobuf:"fixed64,8,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"`                   // time of sending; the sequencer drops old observations
 	Ticket        uint64                 `protobuf:"fixed64,9,opt,name=ticket,proto3" json:"ticket,omitempty"`                           // from ChannelParams
 	HandedOver    bool                   `protobuf:"varint,10,opt,name=handed_over,json=handedOver,proto3" json:"handed_over,omitempty"` // no document, but items that a node found while it was cut off, with some that the log has
+	Partial       bool                   `protobuf:"varint,11,opt,name=partial,proto3" json:"partial,omitempty"`                         // the document had only what is new or changed; the other fingerprints are those of the snapshot before it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -524,6 +525,13 @@ func (x *Observation) GetTicket() uint64 {
 func (x *Observation) GetHandedOver() bool {
 	if x != nil {
 		return x.HandedOver
+	}
+	return false
+}
+
+func (x *Observation) GetPartial() bool {
+	if x != nil {
+		return x.Partial
 	}
 	return false
 }
@@ -1475,7 +1483,7 @@ const file_corona_proto_rawDesc = "" +
 	"\x02at\x18\t \x01(\tR\x02at\"B\n" +
 	"\fChangeReport\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12 \n" +
-	"\vobservation\x18\x02 \x01(\fR\vobservation\"\xb4\x02\n" +
+	"\vobservation\x18\x02 \x01(\fR\vobservation\"\xce\x02\n" +
 	"\vObservation\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x16\n" +
@@ -1488,7 +1496,8 @@ const file_corona_proto_rawDesc = "" +
 	"\x06ticket\x18\t \x01(\x06R\x06ticket\x12\x1f\n" +
 	"\vhanded_over\x18\n" +
 	" \x01(\bR\n" +
-	"handedOver\"\xef\x01\n" +
+	"handedOver\x12\x18\n" +
+	"\apartial\x18\v \x01(\bR\apartial\"\xef\x01\n" +
 	"\x05Facts\x12\x15\n" +
 	"\x06ttl_ms\x18\x01 \x01(\x04R\x05ttlMs\x12\x1b\n" +
 	"\tperiod_ms\x18\x02 \x01(\x04R\bperiodMs\x12\x1c\n" +

@@ -93,7 +93,7 @@ func (p *privateFeeds) pollDue(now time.Time) (next time.Time) {
 		f.poll, f.asked = p.lastHandle|privateHandles, now
 		p.polled[f.poll] = f
 		handles = append(handles, f.poll)
-		requests = append(requests, env.Request{URL: f.URL, ETag: f.ETag, LastModified: f.LastModified, ValidatedURL: f.ValidatedURL, Headers: f.Headers, Subscribers: 1})
+		requests = append(requests, env.Request{URL: f.URL, ETag: f.ETag, LastModified: f.LastModified, ValidatedURL: f.ValidatedURL, Headers: f.Headers, Subscribers: 1, Partial: f.Fails == 0 && f.contents.head != nil})
 	}
 	p.mu.Unlock()
 	for i, h := range handles {
@@ -136,7 +136,7 @@ func (p *privateFeeds) answered(h env.Handle, a env.Answer) {
 	}
 	var doc *feed.Feed
 	var err error
-	if a.Status == http.StatusOK && len(a.Body) > 0 {
+	if a.HasDocument() && len(a.Body) > 0 {
 		doc, err = corona.ReadFeed(a.FinalURL, a)
 	}
 	if p.conclude(h, a, doc, corona.Classify(a, doc, err), time.Now()) {
@@ -179,6 +179,9 @@ func (p *privateFeeds) take(f *privateFeed, a env.Answer, doc *feed.Feed, state 
 	f.unsaved = true
 	f.localOrigin = a.Private || a.Err != "" && f.localOrigin
 	state.Polled, state.Since, state.Next, state.Why = now, now, f.State.Next, f.State.Why
+	if doc != nil && a.IsPartial() {
+		f.complete(doc, now)
+	}
 	if doc != nil && state.Kind == coronapb.State_OK {
 		if reason := f.suspicious(doc, now); reason != "" {
 			state.Kind, state.Detail = coronapb.State_NOT_A_FEED, reason+": it is believed if it stays"
@@ -220,6 +223,21 @@ func (p *privateFeeds) take(f *privateFeed, a env.Answer, doc *feed.Feed, state 
 		}
 	}
 	return f.contents.take(doc, now, min(maxPrivateBytes, maxAllPrivateBytes-others)) || changed
+}
+
+// complete adds to a partial document what it leaves out: items that are known, the head, and the hints for polls. Items as
+// old as those that are forgotten when a document lacks them are not added.
+func (f *privateFeed) complete(doc *feed.Feed, now time.Time) {
+	changed := map[feed.ID]bool{}
+	for _, it := range doc.Items {
+		changed[it.ID] = true
+	}
+	for i, e := range f.contents.entries {
+		if !changed[e.Item.ID] && (i < keepPrivateItems || now.Sub(e.Arrived) <= keepPrivateTime) {
+			doc.Items = append(doc.Items, e.Item)
+		}
+	}
+	doc.Head, doc.Hints = *f.contents.head, f.Hints
 }
 
 // limit notes that a domain asks for fewer requests, and forgets those that do no more.

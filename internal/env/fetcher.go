@@ -13,13 +13,14 @@ type Request struct {
 	ValidatedURL string            // FinalURL that came with the validators, which are sent to no other URL; "": they are sent to any
 	Subscribers  int               // number of readers to report to the origin; 0: not reported
 	Headers      map[string]string // sent to the origin of URL (scheme, host and port) only, and no more after a redirect away from it
+	Partial      bool              // ask for what has changed since ETag only (RFC 3229); the answer may still be the whole document
 	Robots       bool              // obey the origin's robots.txt (RFC 9309): the document is a page and not a feed, which is made for programs
 }
 
 // An Answer is the response of an origin, or the reason why there is none. Either Status or Err is
 // set.
 type Answer struct {
-	Status       int    // HTTP status, never of a redirect; 304 only if the request was conditional
+	Status       int    // HTTP status, never of a redirect; 304 only if the request was conditional, 226 only if it was Partial
 	Err          string // class of the failure, one of the Err constants
 	Message      string // the failure in words for a person: "the certificate expired on 3 May 2026"
 	FinalURL     string // last URL of the redirects that were followed
@@ -31,9 +32,16 @@ type Answer struct {
 	RetryAfter   time.Duration // how long the origin wants no request, whatever header says so, also with a document; 0: not given
 	MaxAge       time.Duration // how long the document stays fresh from now on; 0: not given
 	Links        []string      // Link header fields
-	Body         []byte        // decoded; nil unless Status is 200
+	Body         []byte        // decoded; nil unless HasDocument
 	Cut          bool          // Body is the first part of a larger document; never of a page
 }
+
+// HasDocument reports whether an origin has answered with a document, whole or partial.
+func (a *Answer) HasDocument() bool { return a.Status == 200 || a.IsPartial() }
+
+// IsPartial reports whether the document has only the entries that are new or changed since the version that the request
+// named. Nothing follows from what it lacks.
+func (a *Answer) IsPartial() bool { return a.Status == 226 }
 
 // Classes of failed fetches. An origin that answers that there is no document is not among them:
 // that answer is a Status.

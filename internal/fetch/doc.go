@@ -6,7 +6,8 @@
 // validators, the freshness of the document and the origin's wish for fewer requests, and its caller
 // decides when to ask again. It makes a second attempt itself only where it would ask in another way: at
 // another address of the host if the first one is silent, or with text/html in Accept after a 406. It
-// remembers for some hours which way worked (lesson.go).
+// remembers for some hours which way worked (lesson.go). A caller that can merge it may ask for what has changed in a feed
+// alone (RFC 3229). A partial document that was not asked for is an error.
 //
 // A malicious origin meets limits on time, on headers, and on bytes before and after decompression.
 // Malicious addresses meet a guard on the IP address that is dialled, after names have been resolved:

@@ -79,9 +79,9 @@ func (c *Client) exchange(ctx context.Context, j *job) (*target, env.Answer) {
 	a := j.describe(resp, c.now())
 	c.checkTag(j, &a)
 	switch {
-	case resp.StatusCode < 200, resp.StatusCode == http.StatusNotModified && !j.conditional():
+	case resp.StatusCode < 200, resp.StatusCode == http.StatusNotModified && !j.conditional(), a.IsPartial() && !(c.asksForPart(j) && isFeedPart(resp.Header)):
 		return nil, j.errorAnswer(env.ErrBroken, fmt.Sprintf("the web server answered %d, which does not fit the request", resp.StatusCode))
-	case resp.StatusCode == http.StatusOK:
+	case a.HasDocument():
 		b := body{from: resp, limit: c.config.MaxBody, grace: bodyGrace, cancel: stop}
 		a.Body, err = b.read()
 		c.received.Add(uint64(b.received))
@@ -134,6 +134,9 @@ func (c *Client) newRequest(ctx context.Context, j *job) *http.Request {
 			}
 		}
 	}
+	if c.asksForPart(j) {
+		h["A-Im"] = []string{"feed"}
+	}
 	for name, value := range j.request.Headers {
 		h[http.CanonicalHeaderKey(name)] = []string{value}
 	}
@@ -149,6 +152,18 @@ func (c *Client) newRequest(ctx context.Context, j *job) *http.Request {
 func (j *job) conditional() bool {
 	r := &j.request
 	return validator(r.ETag)+validator(r.LastModified) != "" && (r.ValidatedURL == "" || r.ValidatedURL == j.target.url)
+}
+
+// asksForPart reports whether the request asks for the changed entries of a feed alone (RFC 3229 with the method "feed").
+// The web server needs to know since which version.
+func (c *Client) asksForPart(j *job) bool {
+	return j.request.Partial && j.conditional() && c.tagToSend(j) != ""
+}
+
+// isFeedPart reports whether an answer with status 226 has the changed entries of a feed, and nothing else was done to it.
+func isFeedPart(h http.Header) bool {
+	im := h.Values("IM")
+	return len(im) == 1 && strings.EqualFold(strings.TrimSpace(im[0]), "feed")
 }
 
 // validator returns a validator unchanged, or "" if it cannot be sent.

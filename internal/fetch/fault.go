@@ -134,7 +134,7 @@ func explainBody(err error) (class, message string) {
 // statusMessage explains a status without a document.
 func statusMessage(status int) string {
 	switch {
-	case status == http.StatusOK, status == http.StatusNotModified:
+	case status == http.StatusOK, status == http.StatusIMUsed, status == http.StatusNotModified:
 		return ""
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		return fmt.Sprintf("may not be read by everybody (%d)", status)
