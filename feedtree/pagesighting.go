@@ -18,7 +18,7 @@ func (ws *witnesses) sawPage(key overlay.ID, url string, text *page.Core) {
 		return
 	}
 	r := ws.record(key)
-	r.looks, r.at, r.page = 0, ws.clock.Now(), text
+	r.looks, r.at, r.page = 0, ws.clock.Now(), r.page.Next(text)
 	ws.answer(key, url, r)
 }
 

@@ -41,7 +41,7 @@ type sightRecord struct {
 	looks    int           // times that the document was fetched only for a sequencer, without success
 	lookedAt time.Time     // when the document was last fetched only for a sequencer
 	watching
-	page    *page.Core // of a page: the last text
+	page    *page.Seen // of a page: what this node has read of it; nil: nothing yet
 	judging bool       // of a page: wanted changes are being compared with it
 	doubted bool       // the next document is to be compared with the log, because another owner doubts the sequencer
 	fetched uint64     // head of the log when the document was fetched
