@@ -87,7 +87,7 @@ func (ct *contests) check(now time.Time) {
 				r.wanted[i].told = 0
 			}
 		}
-		r.wanted = slices.DeleteFunc(r.wanted, func(w wantedSight) bool { return now.Sub(w.since) > watchIntervals*ct.cfg.PollInterval })
+		r.expire(now, ct.cfg.PollInterval)
 		ct.read(key, r, log)
 		ct.look(key, v.URL, r, now)
 		ct.judge(key, r, v.Epoch.Owners, now)
