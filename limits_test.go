@@ -127,7 +127,7 @@ var limits = []struct {
 		{"internal/selection", "MaxSelector:B maxSteps maxTests", "a selector of what counts on a page; its compound selectors; its classes, attributes and the like", "refused with a reason"},
 		{"difference/page", "maxElements maxSiblings maxFound", "elements of a page on which some are selected; elements within one; elements found", "the poll has failed, and the channel's state says so"},
 		{"difference/page", "maxCompared:B maxContained:B", "attributes of such a page; its text, counted once for each element around it", "the poll has failed, and the channel's state says so"},
-		{"difference/page", "maxRejoined samePage", "added lines of a change that an owner looks for in the running text of a page; divided by which, lines of a new version that the owner's text must have", "the owner does not vouch for the change"},
+		{"difference/page", "maxGone:B maxSought:B samePage", "lines of earlier texts of a page that an owner remembers; text in which it searches the removed lines of a change, once for each; divided by which, lines of a new version that the owner's text must have", "the owner does not vouch for the change"},
 		{"difference/page", "maxNested maxAttributes maxValue:B", "nesting of elements that a selector sees; attributes of an element; one of them", "deeper elements are beside each other; further attributes match nothing; the rest matches nothing"},
 		{"feedtree", "MaxSubscriptions", "subscriptions of one node", "refused with a reason"},
 		{"feedtree", "digestsAtOnce", "digests per interval for all parents together", "with more parents, each gets digests less often"},

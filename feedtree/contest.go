@@ -71,17 +71,23 @@ func (ct *contests) check(now time.Time) {
 	for _, key := range ct.owners.Keys() {
 		v, _ := ct.owners.View(key)
 		log := ct.owners.Log(key)
-		if _, isPage := feed.DocumentURL(v.URL); isPage || !v.Owns || v.Leads || v.Epoch == nil || len(v.Epoch.Owners) < minWitnesses || len(log) == 0 {
+		if !v.Owns || v.Leads || v.Epoch == nil || len(v.Epoch.Owners) < minWitnesses || len(log) == 0 {
 			continue
 		}
 		r := ct.witnesses.record(key)
+		if _, isPage := feed.DocumentURL(v.URL); isPage {
+			if r.page == nil { // to know the lines that the next change removes
+				ct.witnesses.look(key, v.URL, r)
+			}
+			continue
+		}
 		if r.sequencer != v.Epoch.Sequencer {
 			r.sequencer = v.Epoch.Sequencer
 			for i := range r.wanted {
 				r.wanted[i].told = 0
 			}
 		}
-		r.wanted = slices.DeleteFunc(r.wanted, func(w wantedSight) bool { return now.Sub(w.since) > watchIntervals*ct.cfg.PollInterval })
+		r.expire(now, ct.cfg.PollInterval)
 		ct.read(key, r, log)
 		ct.look(key, v.URL, r, now)
 		ct.judge(key, r, v.Epoch.Owners, now)

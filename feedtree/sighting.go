@@ -41,8 +41,9 @@ type sightRecord struct {
 	looks    int           // times that the document was fetched only for a sequencer, without success
 	lookedAt time.Time     // when the document was last fetched only for a sequencer
 	watching
-	page    *page.Core // of a page: the last text
+	page    *page.Seen // of a page: what this node has read of it; nil: nothing yet
 	judging bool       // of a page: wanted changes are being compared with it
+	judged  judgement  // of a page: the last comparison
 	doubted bool       // the next document is to be compared with the log, because another owner doubts the sequencer
 	fetched uint64     // head of the log when the document was fetched
 	head    uint64     // head of the log when it was last checked
@@ -74,11 +75,10 @@ const maxLookDoublings = 8
 
 // saw handles a document that this node has fetched from the origin of a feed.
 func (ws *witnesses) saw(key overlay.ID, url string, doc *feed.Feed) {
-	if v, ok := ws.owners.View(key); !ok || !v.Owns {
-		delete(ws.records, key)
+	r := ws.owned(key)
+	if r == nil {
 		return
 	}
-	r := ws.record(key)
 	before, first := *r, r.at.IsZero()
 	r.looks = 0
 	defer ws.contest(key, url, r)
@@ -125,6 +125,15 @@ func (ws *witnesses) record(key overlay.ID) *sightRecord {
 	return r
 }
 
+// owned returns the record of a feed that this node owns; nil if it does not.
+func (ws *witnesses) owned(key overlay.ID) *sightRecord {
+	if v, ok := ws.owners.View(key); ok && v.Owns {
+		return ws.record(key)
+	}
+	delete(ws.records, key)
+	return nil
+}
+
 // onSightRequest handles the request of a feed's sequencer for sightings.
 func (ws *witnesses) onSightRequest(from env.PeerID, m *feedtreepb.SightRequest) error {
 	items, err := difference.Versions(m.Items)
@@ -168,6 +177,11 @@ func (r *sightRecord) want(v difference.Version, now time.Time) *wantedSight {
 		r.wanted[i] = wantedSight{Version: v, since: now, itemSince: r.wanted[i].itemSince}
 	}
 	return &r.wanted[i]
+}
+
+// expire ends the search for items that nobody has settled for long.
+func (r *sightRecord) expire(now time.Time, interval time.Duration) {
+	r.wanted = slices.DeleteFunc(r.wanted, func(w wantedSight) bool { return now.Sub(w.since) > watchIntervals*interval })
 }
 
 // unchanged handles the answer of the origin that the document which this node fetched last has not changed.
@@ -277,8 +291,6 @@ func (r *sightRecord) find(v difference.Version) (difference.Version, bool) {
 // forget drops the records of feeds that this node no longer owns.
 func (ws *witnesses) forget() {
 	for key := range ws.records {
-		if v, ok := ws.owners.View(key); !ok || !v.Owns {
-			delete(ws.records, key)
-		}
+		ws.owned(key)
 	}
 }

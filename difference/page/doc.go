@@ -12,7 +12,7 @@
 //	Tracker  the checks of a page over time      tracker.go, align.go, marks.go, rotation.go, returning.go, figure.go, replacement.go
 //	Update   a version of a page in a log        update.go
 //	Entry    an item that shows a change         entry.go
-//	ShownBy  whether another node's text shows a change   shown.go
+//	ShownBy  whether a node has seen a change itself       shown.go
 //
 // # What is left out of HTML
 //

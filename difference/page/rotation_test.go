@@ -197,6 +197,7 @@ func FuzzCheck(f *testing.F) {
 	of := append(pool(24), "1", "2", "3", "It is 1:00", "It is 2:00", "It is 3:00", "…")
 	f.Fuzz(func(t *testing.T, looks []byte) {
 		var m, replayed Tracker
+		var seen *Seen
 		at := time.Unix(1e9, 0)
 		for look := range bytes.SplitSeq(looks[:min(len(looks), 1<<10)], []byte{0}) {
 			var c Core
@@ -215,7 +216,8 @@ func FuzzCheck(f *testing.F) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if f, err := replayed.Replay(u); err != nil || m.Number() > 1 && !f.ShownBy(&now) {
+				seen = seen.Next(&now)
+				if f, err := replayed.Replay(u, true); err != nil || m.Number() > 1 && !f.ShownBy(seen) {
 					t.Fatalf("%v: %q from %q is not shown", err, now.Lines, old.Lines)
 				}
 			}

@@ -133,8 +133,9 @@ func (m *Tracker) Apply(update []byte) error {
 }
 
 // Replay continues with a version from the log, and returns what the check that found it said: a change, or Same if the
-// log does not have the version before it. It learns nothing of volatile parts. Errors are those of Apply.
-func (m *Tracker) Replay(update []byte) (Result, error) {
+// log does not have the version before it, or if no change is asked for, which is much faster. It learns nothing of volatile
+// parts. Errors are those of Apply.
+func (m *Tracker) Replay(update []byte, change bool) (Result, error) {
 	was := *m
 	now, patch, err := m.read(update)
 	if err != nil {
@@ -142,7 +143,7 @@ func (m *Tracker) Replay(update []byte) (Result, error) {
 		return Result{}, fmt.Errorf("replay update: %w", err)
 	}
 	m.visible, m.last = now, now
-	if !was.known() || m.number != was.number+1 {
+	if !change || !was.known() || m.number != was.number+1 {
 		return Result{}, nil
 	}
 	if len(patch.Hunks) == 0 { // the version was sent whole

@@ -78,7 +78,7 @@ func TestAReplayTellsWhatTheChecksTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := replayed.Replay(u)
+		got, err := replayed.Replay(u, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,46 +92,8 @@ func TestAReplayTellsWhatTheChecksTold(t *testing.T) {
 			t.Fatalf("look %d: %v\n%s\n%s", i, got.Kind, a, b)
 		}
 	}
-	if _, err := replayed.Replay([]byte("garbage")); err == nil || replayed.known() {
+	if _, err := replayed.Replay([]byte("garbage"), true); err == nil || replayed.known() {
 		t.Errorf("garbage: %v, version %d", err, replayed.number)
-	}
-}
-
-// A page shows a change if it has what was added and not what was removed, wherever its lines are broken and whatever else it
-// has.
-func TestAPageShowsAChange(t *testing.T) {
-	lines := func(of ...string) Core {
-		return Core{Title: "Shop", Lines: append([]string{"Welcome to the shop", "Open on all days"}, of...)}
-	}
-	for _, c := range []struct {
-		name           string
-		old, now, seen Core
-		shown          bool
-	}{
-		{"the same text", lines("Old news"), lines("New news"), lines("New news"), true},
-		{"noise of its own", lines("Old news"), lines("New news"), lines("17 visitors", "New news", "It rains"), true},
-		{"lines broken elsewhere", lines("Old news"), lines("New news of the shop"), lines("New news", "of the shop"), true},
-		{"the earlier text", lines("Old news"), lines("New news"), lines("Old news"), false},
-		{"both", lines("Old news"), lines("New news"), lines("Old news", "New news"), false},
-		{"neither", lines("Old news"), lines("New news"), lines(), false},
-		{"something added", lines("News"), lines("News", "More"), lines("News", "More"), true},
-		{"nothing added", lines("News"), lines("News", "More"), lines("News"), false},
-		{"part of another line", lines("News"), lines("News", "More"), lines("News", "Moreover"), false},
-		{"something removed", lines("News", "More"), lines("News"), lines("News"), true},
-		{"nothing removed", lines("News", "More"), lines("News"), lines("News", "More"), false},
-		{"one of two removed", lines("More", "News", "More"), lines("News", "More"), lines("News", "More"), true},
-		{"an error in the page's place", lines("News", "More"), lines("News"), Core{Lines: []string{"Bad gateway"}}, false},
-		{"a number", Core{Title: "Shop", Lines: []string{"12"}}, Core{Title: "Shop", Lines: []string{"13"}}, Core{Title: "Shop", Lines: []string{"13"}}, true},
-		{"a number under another title", Core{Title: "Shop", Lines: []string{"12"}}, Core{Title: "Shop", Lines: []string{"13"}}, Core{Title: "A shop", Lines: []string{"13"}}, false},
-	} {
-		_, patch := replace(&c.old, &c.now, changes(c.old.Lines, c.now.Lines))
-		f := Result{Kind: Changed, Number: 2, Patch: patch, Before: c.old, Core: c.now}
-		if got := f.ShownBy(&c.seen); got != c.shown {
-			t.Errorf("%s: %v", c.name, got)
-		}
-	}
-	if (&Result{}).ShownBy(&Core{}) {
-		t.Error("no change is shown")
 	}
 }
 
