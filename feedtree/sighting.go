@@ -150,9 +150,22 @@ func (ws *witnesses) want(key overlay.ID, url string, to env.PeerID, items []dif
 		r.want(v, now).asked = true
 	}
 	ws.answer(key, url, r)
-	ws.contest(key, url, r) // the sequencer may be another one than before
+	ws.repeat(key, r)
 	if look && slices.ContainsFunc(r.wanted, func(w wantedSight) bool { return w.asked }) {
 		ws.look(key, url, r)
+	}
+}
+
+// repeat sends the sequencer what this node has signed about the versions that it asks for and that this node has looked for
+// in vain: it may be another sequencer than before. Nothing is signed anew, and nobody else is told again, because a
+// sequencer may ask as often as it likes.
+func (ws *witnesses) repeat(key overlay.ID, r *sightRecord) {
+	var sent []*difference.Sighting
+	for _, w := range r.wanted {
+		if s := r.missedBy(ws.signer.PeerID(), w.Version); w.asked && s != nil && !slices.Contains(sent, s) {
+			sent = append(sent, s)
+			ws.sendSighting(key, r.to, s)
+		}
 	}
 }
 
