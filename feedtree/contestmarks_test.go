@@ -46,7 +46,7 @@ func TestForeignCertificatesHideNoContest(t *testing.T) {
 			t.Errorf("%s: the owners are not asked: %v", test.what, got)
 		}
 		r := new(sightRecord)
-		r.want(item, b.now)
+		r.want(item, true, b.now)
 		ce.witnesses.records[c.key] = r
 		if got := len(ce.open(c)) == 0; got != test.known {
 			t.Errorf("%s, and this node looks for the item in vain: the owners are not asked: %v", test.what, got)
@@ -63,7 +63,7 @@ func TestAnOwnerSignsOnceWhatIsMissing(t *testing.T) {
 	item, other := difference.Version{ID: feed.ID{9}}, difference.Version{ID: feed.ID{8}}
 	r := ws.record(key)
 	for _, v := range []difference.Version{item, other} {
-		r.want(v, b.now)
+		r.want(v, true, b.now)
 	}
 	b.pass(b.cfg.PollInterval)
 	r.at = b.now

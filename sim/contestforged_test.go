@@ -10,6 +10,7 @@ import (
 	"tidings/feedtree"
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
+	"tidings/internal/feed"
 	"tidings/internal/wire"
 )
 
@@ -32,16 +33,32 @@ func (p *Peer) forgedVersion(url string) (of difference.Version, ok bool) {
 	return of, ok
 }
 
-// forgeCertificate makes a peer that leads a feed append a certificate of the forged item with keys of its own, as soon as
-// its log has the item.
-func (p *Peer) forgeCertificate(t *testing.T, url string) {
-	var item difference.Version
-	for ok := false; !ok; {
+// awaitForgery lets time pass until the log of a peer that leads a feed has the forged item.
+func (p *Peer) awaitForgery(t *testing.T, url string) difference.Version {
+	for {
 		p.swarm.World.Run(time.Second)
-		if item, ok = p.forgedVersion(url); !ok && p.leaderOf(url) != p.ID() {
+		if item, ok := p.forgedVersion(url); ok {
+			return item
+		}
+		if p.leaderOf(url) != p.ID() {
 			t.Fatal("the liar has lost the feed before it forged an item")
 		}
 	}
+}
+
+// ask makes a peer ask another one for sightings.
+func (p *Peer) ask(other *Peer, url string, items ...difference.Version) {
+	key := p.swarm.Key(url)
+	request := wire.AppendFrame(nil, wire.Feed, &feedtreepb.Message{Body: &feedtreepb.Message_SightRequest{
+		SightRequest: &feedtreepb.SightRequest{Key: key[:], Items: difference.VersionBytes(items)},
+	}})
+	p.Do(func() { p.env().Network.Send(other.Peer(), env.Control, request) })
+}
+
+// forgeCertificate makes a peer that leads a feed append a certificate of the forged item with keys of its own, as soon as
+// its log has the item.
+func (p *Peer) forgeCertificate(t *testing.T, url string) {
+	item := p.awaitForgery(t, url)
 	var d difference.Delta
 	for i := range 3 {
 		signer := wire.NewSigner(ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune('a'+i)), ed25519.SeedSize))), p.swarm.hash)
@@ -98,6 +115,42 @@ func TestAForgedCertificateHidesNoContest(t *testing.T) {
 	}
 }
 
+// A sequencer cannot keep the owners from looking for an item that it has forged by asking them about other versions of it,
+// or about more items than they look for at a time.
+func TestRequestsHideNoContest(t *testing.T) {
+	t.Parallel()
+	for what, items := range map[string]func(forged difference.Version, round byte) []difference.Version{
+		"other versions": func(forged difference.Version, round byte) []difference.Version {
+			forged.Hash[0] += 1 + round
+			return []difference.Version{forged}
+		},
+		"many items": func(_ difference.Version, round byte) (of []difference.Version) {
+			for i := range difference.MaxSeen {
+				of = append(of, difference.Version{ID: feed.ID{byte(i), round}})
+			}
+			return of
+		},
+	} {
+		s, url, near := lyingSequencer(t, 1)
+		forged := near[0].awaitForgery(t, url)
+		deaf := near[0].filterOutgoing
+		for round := range byte(180) {
+			near[0].filterOutgoing = nil
+			for _, owner := range near[1:6] {
+				near[0].ask(owner, url, items(forged, round%8)...)
+			}
+			near[0].filterOutgoing = deaf
+			s.World.Run(30 * time.Second)
+		}
+		if got := near[15].forgedAt(url); got != feedtree.Contested {
+			t.Errorf("%s: the forged item is %q", what, got)
+		}
+		if near[15].leaderOf(url) == near[0].ID() {
+			t.Errorf("%s: the liar still leads the feed", what)
+		}
+	}
+}
+
 // A sequencer that repeats a request gets an answer to each, and makes the owner do nothing else.
 func TestRepeatedRequestsCostOneAnswerEach(t *testing.T) {
 	t.Parallel()
@@ -122,15 +175,11 @@ func TestRepeatedRequestsCostOneAnswerEach(t *testing.T) {
 		}
 		return frame
 	}
-	key := s.Key(url)
-	request := wire.AppendFrame(nil, wire.Feed, &feedtreepb.Message{Body: &feedtreepb.Message_SightRequest{
-		SightRequest: &feedtreepb.SightRequest{Key: key[:], Items: difference.VersionBytes([]difference.Version{item})},
-	}})
 	liar.filterOutgoing = nil
 	before := victim.node.Feeds.Stats().Missed
 	const requests, most = 1000, 20 // most is more than the owner tells the others after two polls
 	for range requests {
-		liar.Do(func() { liar.env().Network.Send(victim.Peer(), env.Control, request) })
+		liar.ask(victim, url, item)
 		s.World.Run(10 * time.Millisecond)
 	}
 	if signed := victim.node.Feeds.Stats().Missed - before; signed > 2 || others > most {
