@@ -34,7 +34,8 @@ func newCertifier(m *common, entries *entries, ws *witnesses) *certifier {
 // certifying is what a certifier keeps of a feed.
 type certifying struct {
 	unsigned  bool                                  // an item that no publisher has signed was appended
-	marks     marks                                 // items that have a certificate
+	marks     marks                                 // items that have a certificate of today's owners
+	former    marks                                 // items that have an earlier one, whoever signed it
 	sightings map[env.PeerID][]*difference.Sighting // of items without a certificate; at most maxHeldSightings of an owner
 	requests  int                                   // number of requests since the last new item
 	askAt     time.Time                             // when the next request is due
@@ -197,7 +198,7 @@ func (ce *certifier) onContest(from env.PeerID, m *feedtreepb.Contest) {
 }
 
 // contestedBy reports whether each of the sightings is another owner's, and they contest an item of the log about which no
-// certificate says anything. Those from before the log had that version say nothing about it; the owners' clocks may differ
+// certificate of today's owners says anything: the other owners judge by the same ones, and bar this node if it leaves the contest out. Those from before the log had that version say nothing about it; the owners' clocks may differ
 // by tolerance.
 func (l *leaderState) contestedBy(certificate []*difference.Sighting, owners []env.PeerID, tolerance time.Duration) bool {
 	var by []env.PeerID
@@ -224,17 +225,20 @@ func (l *leaderState) contestedBy(certificate []*difference.Sighting, owners []e
 // recent returns the time from which on an item is certified although this node has not seen it itself.
 func (ce *certifier) recent() time.Time { return ce.clock.Now().Add(-4 * ce.cfg.PollInterval) }
 
-// readLogged notes the items that have a certificate in the log. Those of recent items count if today's owners have signed
-// them, so that a sequencer that signs certificates with keys of its own does not keep the next one from making real ones.
-// Earlier ones count whoever signed them: with each change of owners all would be made again.
+// readLogged notes the items that have a certificate in the log. It proves something if today's owners have signed it. An early one
+// of others may be one of former owners, or one that a lying sequencer has signed with keys of its own and dated as it liked.
+// It only keeps this node from asking about items that its own document shows: with each change of owners all their certificates
+// would be made again.
 func (ce *certifier) readLogged(c *channel, certificate []*difference.Sighting, at time.Time, owners []env.PeerID) {
+	l := c.leader
+	l.marks.add(certificate, l.window.Version, owners)
 	if at.Before(ce.recent()) {
-		owners = nil
+		var signers []env.PeerID
 		for _, s := range certificate {
-			owners = append(owners, wire.PeerIDOf(s.Owner))
+			signers = append(signers, wire.PeerIDOf(s.Owner))
 		}
+		l.former.add(certificate, l.window.Version, signers)
 	}
-	c.leader.marks.add(certificate, c.leader.window.Version, owners)
 }
 
 // An openItem is a version in the log that has no certificate.
@@ -262,14 +266,13 @@ func (ce *certifier) open(c *channel) (open []openItem) {
 		if e.Signed || l.marks.of(version).vouches() || len(open) == difference.MaxSeen {
 			continue
 		}
+		shown, wanted := false, false
 		if own != nil {
-			seen, ok := own.find(version)
-			if ok && seen == version || slices.ContainsFunc(own.wanted, func(w wantedSight) bool { return w.Version == version }) {
-				open = append(open, openItem{version, e.Changed})
-				continue
-			}
+			seen, found := own.find(version)
+			shown = found && seen == version && !l.former.of(version).vouches()
+			wanted = slices.ContainsFunc(own.wanted, func(w wantedSight) bool { return w.Version == version })
 		}
-		if e.Changed.After(since) {
+		if shown || wanted || e.Changed.After(since) {
 			open = append(open, openItem{version, e.Changed})
 		}
 	}

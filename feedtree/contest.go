@@ -115,7 +115,7 @@ func (ct *contests) read(key overlay.ID, r *sightRecord, log []*owner.Entry) {
 		for i := range got {
 			for _, ch := range got[i].Changes {
 				if ch.Publication == nil {
-					r.want(difference.Version{ID: ch.Item.ID, Hash: ch.Item.Hash}, ct.clock.Now())
+					r.want(difference.Version{ID: ch.Item.ID, Hash: ch.Item.Hash}, true, ct.clock.Now())
 				}
 			}
 			r.settle(got[i].sightings, v.Epoch.Owners)

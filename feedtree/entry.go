@@ -218,6 +218,7 @@ func (es *entries) append(c *channel, d difference.Delta, done func(ok bool)) bo
 			l.window.Apply(part, es.clock.Now(), seq)
 			for _, e := range l.window.Forget(first) {
 				delete(l.marks, e.ID)
+				delete(l.former, e.ID)
 			}
 			return owner.Hash(l.window.Hash())
 		}, committed)

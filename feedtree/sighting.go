@@ -66,6 +66,7 @@ type wantedSight struct {
 	since     time.Time // when this node first heard of it
 	itemSince time.Time // when it first heard of a version of the item, since the last certificate
 	asked     bool      // the sequencer waits for an answer
+	logged    bool      // the version was read from the log
 	contested
 }
 
@@ -156,25 +157,44 @@ func (ws *witnesses) want(key overlay.ID, url string, to env.PeerID, items []dif
 		r.wanted[i].asked = slices.Contains(items, r.wanted[i].Version)
 	}
 	for _, v := range items {
-		r.want(v, now).asked = true
+		r.want(v, false, now).asked = true
 	}
 	ws.answer(key, url, r)
-	ws.contest(key, url, r) // the sequencer may be another one than before
+	ws.repeat(key, r)
 	if look && slices.ContainsFunc(r.wanted, func(w wantedSight) bool { return w.asked }) {
 		ws.look(key, url, r)
 	}
 }
 
-// want returns the record of a wanted version, which replaces another version of the item.
-func (r *sightRecord) want(v difference.Version, now time.Time) *wantedSight {
+// repeat sends the sequencer what this node has signed about the versions that it asks for and that this node has looked for
+// in vain: it may be another sequencer than before. Nothing is signed anew, and nobody else is told again, because a
+// sequencer may ask as often as it likes.
+func (ws *witnesses) repeat(key overlay.ID, r *sightRecord) {
+	var sent []*difference.Sighting
+	for _, w := range r.wanted {
+		if s := r.missedBy(ws.signer.PeerID(), w.Version); w.asked && s != nil && !slices.Contains(sent, s) {
+			sent = append(sent, s)
+			ws.sendSighting(key, r.to, s)
+		}
+	}
+}
+
+// want returns the record of a wanted item. The version replaces an earlier one, but what a sequencer asks about replaces
+// nothing from the log: otherwise it could keep the owners from looking for what it forges by asking about something else.
+func (r *sightRecord) want(v difference.Version, logged bool, now time.Time) *wantedSight {
 	i := slices.IndexFunc(r.wanted, func(w wantedSight) bool { return w.ID == v.ID })
 	switch {
 	case i < 0:
-		r.wanted = append(r.wanted, wantedSight{Version: v, since: now, itemSince: now})
-		r.wanted = r.wanted[max(0, len(r.wanted)-difference.MaxSeen):]
+		if len(r.wanted) >= difference.MaxSeen {
+			drop := max(0, slices.IndexFunc(r.wanted, func(w wantedSight) bool { return !w.logged }))
+			r.wanted = slices.Delete(r.wanted, drop, drop+1)
+		}
+		r.wanted = append(r.wanted, wantedSight{Version: v, since: now, itemSince: now, logged: logged})
 		i = len(r.wanted) - 1
-	case r.wanted[i].Version != v:
-		r.wanted[i] = wantedSight{Version: v, since: now, itemSince: r.wanted[i].itemSince}
+	case r.wanted[i].Version == v:
+		r.wanted[i].logged = r.wanted[i].logged || logged
+	case logged || !r.wanted[i].logged:
+		r.wanted[i] = wantedSight{Version: v, since: now, itemSince: r.wanted[i].itemSince, asked: r.wanted[i].asked, logged: logged}
 	}
 	return &r.wanted[i]
 }

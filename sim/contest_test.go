@@ -110,25 +110,8 @@ func TestAForgedItemIsContested(t *testing.T) {
 func TestALyingSequencerLosesTheFeed(t *testing.T) {
 	t.Parallel()
 	for _, readers := range []int{1, 16} { // few and many pollers
-		s := feedSwarm(uint64(readers), Config{})
-		s.Grow(16, 100*time.Millisecond)
-		s.World.Run(20 * time.Second)
-		url := s.serveFeeds(1, 10*time.Minute, 12)[0]
-		near := nearestPeers(s, url)
-		for _, p := range near[16-readers:] {
-			p.SubscribeFeed(url)
-		}
-		s.World.Run(20 * time.Minute)
+		s, url, near := lyingSequencer(t, readers)
 		liar := near[0]
-		if liar.ID() != near[15].leaderOf(url) {
-			t.Fatal("the nearest node does not lead the feed")
-		}
-		liar.suppressContests()
-		s.World.Run(time.Minute)
-		if liar.ID() != near[15].leaderOf(url) {
-			t.Fatal("the liar leads the feed no longer")
-		}
-		liar.forgeItem()
 		s.World.Run(90 * time.Minute)
 		if got := near[15].forgedAt(url); got != feedtree.Contested {
 			t.Errorf("%d readers: the forged item is %q", readers, got)
