@@ -58,10 +58,14 @@ func (cs *children) reject(c *overlay.Contact, id overlay.ID) {
 // accept makes a node a child, or redirects it to one of the children if there are enough. A Join
 // that came along the route may be forged. It may make an edge, which the named child prunes if it
 // did not ask for it, but it changes no existing edge: the child is redirected to this node to ask
-// directly, unless the id of the edge is the same.
+// directly, unless the id of the edge is the same. A weight counts only if the child itself tells it: directly, or in an
+// EdgeList when it has the Accept.
 func (cs *children) accept(g *group, c *overlay.Contact, w joinRequest, direct bool) {
 	known := g.child(cs.links.byPeer[c.Peer.ID])
 	weight := cs.clamp(w.weight, !c.Member)
+	if !direct {
+		weight = 0
+	}
 	if known != nil && !direct {
 		if w.edge == known.edge {
 			cs.outbox.enqueue(c.Peer, batchEntry{kind: entryAccept, group: g.id, edge: w.edge})
