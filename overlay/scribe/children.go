@@ -92,6 +92,9 @@ func (cs *children) accept(g *group, c *overlay.Contact, w joinRequest, direct b
 		l.renewal.renewedAt = cs.now()
 		cs.links.checkIn(l, leasePeriods*cs.cfg.HeartbeatInterval)
 		cs.heartbeats.planSoon(l)
+		if !direct {
+			cs.schedule(joinTimeout, task{kind: taskAskWeights, number: g.number})
+		}
 	} else {
 		l.down.change(g, known.weight, weight)
 		if known.client && c.Member {
@@ -105,6 +108,15 @@ func (cs *children) accept(g *group, c *overlay.Contact, w joinRequest, direct b
 	cs.parents.updateWeight(g)
 	cs.pushSoon(g)
 	cs.parents.ensure(g)
+}
+
+// askWeights sends heartbeats to children that joined some time ago and have told no weight, because the message may be lost.
+func (cs *children) askWeights(g *group) {
+	for i := range g.children {
+		if c := &g.children[i]; c.weight == 0 && !c.client && cs.now().Sub(c.since) >= joinTimeout {
+			cs.heartbeats.planNow(cs.links.at(c.link))
+		}
+	}
 }
 
 // catchUp sends a child the kept messages that it lacks.

@@ -77,6 +77,21 @@ func TestAWeightThatCameAlongTheRouteDoesNotCount(t *testing.T) {
 	}
 }
 
+// A parent asks a child that has joined along the route and tells no weight, because the message may be lost.
+func TestAChildThatTellsNoWeightIsAsked(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	all := l.members(2, l.own(0))
+	all[0].child(l.own(0), 2)
+	all[1].route(l.own(0), all[1].join(l.own(0), 2))
+	l.pass(joinTimeout + 2*l.s.cfg.HeartbeatInterval/heartbeatSlots)
+	for i, a := range all {
+		beats := heartbeatsOf(a.heard())
+		if asked := len(beats) > 0 && beats[0].DownCount == 1; asked != (i == 1) {
+			t.Errorf("child %d is asked: %v", i, asked)
+		}
+	}
+}
+
 // A root offers its room to the child that has most clients of the group below it, once a minute, if these are more than one
 // node's. It is mostly the root of before, and the new one would have hardly another child.
 func TestARootOffersRoomToTheRootOfBefore(t *testing.T) {

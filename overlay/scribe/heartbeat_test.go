@@ -29,7 +29,7 @@ func TestOneHeartbeatServesBothEnds(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
 	l.subscribed(a, a.of(0), 1)
-	a.route(l.own(0), a.join(l.own(0), 1))
+	a.child(l.own(0), 1)
 	l.pass(2 * weightDelay)
 	link := l.s.links.byPeer[a.peer]
 	a.heard()

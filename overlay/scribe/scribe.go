@@ -172,7 +172,7 @@ func (s *Scribe) Run(now time.Time) time.Time {
 			s.outbox.flush(now)
 		case taskSweep:
 			s.sweep(now)
-		case taskJoinRetry, taskPushCheck, taskPushDown:
+		case taskJoinRetry, taskAskWeights, taskPushCheck, taskPushDown:
 			if g := s.groups.At(t.number); s.groups.isCurrent(g) {
 				s.runGroup(g, t.kind, now)
 			}
@@ -189,6 +189,8 @@ func (s *Scribe) runGroup(g *group, kind taskKind, now time.Time) {
 	switch kind {
 	case taskJoinRetry:
 		s.parents.retry(g, now)
+	case taskAskWeights:
+		s.children.askWeights(g)
 	case taskPushCheck:
 		if g.pushCheckPlanned {
 			g.pushCheckPlanned = false
