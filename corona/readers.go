@@ -47,14 +47,13 @@ type Trees interface {
 
 // audited is what the root of the second tree has said about a channel's readers.
 type audited struct {
-	by         overlay.ID // the root that gave the last answer
-	most       float64    // readers that count, if known
-	known      bool       // there was an answer
-	lower      bool       // the last answer was lower than most
-	silent     int        // questions in a row without an answer
-	nonce      uint64     // of the question under way; 0: none
-	answeredAt time.Time  // when the last question was answered or given up
-	waitUntil  time.Time  // until when grants wait for the answer to the question under way
+	most       float64   // readers that count, if known
+	known      bool      // there was an answer
+	lower      bool      // the last answer was lower than most
+	silent     int       // questions in a row without an answer
+	nonce      uint64    // of the question under way; 0: none
+	answeredAt time.Time // when the last question was answered or given up
+	waitUntil  time.Time // until when grants wait for the answer to the question under way
 }
 
 // An audit is a question to the root of a channel's second tree, or of its first one where the leader is the root of the second.
@@ -104,7 +103,7 @@ func (st *steward) auditClaim(o *stewardState, a *budgetAccount, leader overlay.
 		st.endAudit(a.nonce, q, now)
 	}
 	most, ok := a.limit(now)
-	doubtful := !ok || !a.known || a.lower || a.claim.readers > most || a.by == leader // another leader was asked about then
+	doubtful := !ok || !a.known || a.lower || a.claim.readers > most
 	switch {
 	case st.trees == nil:
 		a.silent = maxSilent // nobody is asked
@@ -201,7 +200,7 @@ func (st *steward) endAudit(nonce uint64, q *audit, now time.Time) {
 	if most < a.claim.readers {
 		st.stats.Overclaimed++
 	}
-	a.silent, a.known, a.by = 0, true, q.root
+	a.silent, a.known = 0, true
 	if a.lower = limited && most < before && !a.lower; a.lower {
 		most = before
 	}
