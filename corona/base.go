@@ -42,6 +42,12 @@ func (b *base) sendPoliteness(to env.Peer, domain string, m *coronapb.Politeness
 	b.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Corona, &coronapb.Message{Body: &coronapb.Message_Politeness{Politeness: m}}))
 }
 
+// routePoliteness routes a message about a domain to the root of a key.
+func (b *base) routePoliteness(key overlay.ID, domain string, m *coronapb.Politeness, done func(overlay.Receipt, bool)) {
+	m.Domain = domain
+	b.node.Route(wire.Corona, key, wire.Encode(&coronapb.Message{Body: &coronapb.Message_Politeness{Politeness: m}}), done)
+}
+
 // peer returns a peer with its known addresses.
 func (b *base) peer(id env.PeerID) env.Peer {
 	if known := b.node.Contact(id); known != nil {

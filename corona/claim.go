@@ -124,7 +124,7 @@ func (ps *permits) requestGrants(d *domain, now time.Time) {
 	size, lacking := 0, false
 	send := func() {
 		if len(claims) > 0 {
-			ps.routePoliteness(d.name, ps.signClaims(claims, now))
+			ps.routePoliteness(overlay.StewardKey(ps.cfg.Network, d.name), d.name, ps.signClaims(claims, now), func(overlay.Receipt, bool) {})
 		}
 		claims, size = nil, 0
 	}
@@ -198,11 +198,4 @@ func (ps *permits) takeGrant(l *channelBudget, g *grant, now time.Time) {
 	}
 	l.grant = g.append()
 	ps.up.granted(l.key, now)
-}
-
-// routePoliteness routes a message to the root of a domain's key.
-func (ps *permits) routePoliteness(domain string, m *coronapb.Politeness) {
-	m.Domain = domain
-	body := wire.Encode(&coronapb.Message{Body: &coronapb.Message_Politeness{Politeness: m}})
-	ps.node.Route(wire.Corona, overlay.StewardKey(ps.cfg.Network, domain), body, func(overlay.Receipt, bool) {})
 }

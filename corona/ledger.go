@@ -121,8 +121,6 @@ func (st *steward) onLedger(from env.PeerID, domain string, m *coronapb.Ledger, 
 	}
 	if o.ledgersFrom = append(o.ledgersFrom, from); len(o.ledgersFrom) >= len(v.Epoch.Owners) {
 		o.ledgerNonce = 0
-		if o.issueAt.IsZero() { // otherwise answers about readers are awaited
-			st.issueGrants(o, v.Epoch, now)
-		}
+		st.issueGrants(o, v.Epoch, now)
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	"tidings/corona/coronapb"
 	"tidings/internal/env"
-	"tidings/internal/wire"
 	"tidings/overlay"
 )
 
@@ -22,7 +21,7 @@ const (
 	// auditOneIn is one in so many claims about which the second root is asked although they are below its last count, so
 	// that the count falls when readers go. More questions would let it fall sooner.
 	auditOneIn = 32
-	// auditWait is how long the grants of a domain wait for the answers to such questions.
+	// auditWait is how long the grant of a channel waits for the answer to such a question.
 	auditWait = 5 * time.Second
 	// auditTime is how long an answer may take. The overlay tries for a minute to reach the root.
 	auditTime = 75 * time.Second
@@ -31,6 +30,9 @@ const (
 	maxSilent = 2
 	// maxAudits bounds the questions of one steward that have no answer yet. Further ones are asked with the next claim.
 	maxAudits = 4096
+	// maxEarlyAnswers bounds the answers to one question that come before the receipt, which names the one that counts. Any
+	// member on the way of the question can answer, and there are about five.
+	maxEarlyAnswers = 16
 )
 
 // Trees knows the second trees of channels.
@@ -54,16 +56,16 @@ type audited struct {
 	waitUntil  time.Time // until when grants wait for the answer to the question under way
 }
 
-// An audit is a question to the root of a second tree. An answer counts if the overlay's receipt names its sender as the root.
+// An audit is a question to the root of a channel's second tree, or of its first one where the leader is the root of the second.
+// An answer counts if the overlay's receipt names its sender as the root.
 type audit struct {
 	domain, channel overlay.ID
 	leader          overlay.ID // of the channel: if it is the root, too, its answer says nothing
+	first           bool       // the question is to the root of the first tree
 	askedAt         time.Time
-	root            overlay.ID // by the receipt
-	received        bool       // there is a receipt
-	from            overlay.ID // who answered
-	answered        bool
-	readers         float64
+	root            overlay.ID             // by the receipt
+	received        bool                   // there is a receipt
+	answers         map[overlay.ID]float64 // readers, by who answered; at most maxEarlyAnswers
 }
 
 // AuditReaders makes a steward compare the readers that are claimed for channels with those in their second trees, and this
@@ -73,8 +75,8 @@ func (c *Corona) AuditReaders(trees Trees) {
 }
 
 // limit returns how many readers of a channel count at most; ok is false if there is no limit. Readers that a grant in
-// force was given for were audited by an earlier budget leader. A first claim does not count before the answer, because
-// grants for other channels may be due meanwhile.
+// force was given for go on counting: an earlier budget leader may have audited them. A first claim does not count before it
+// was asked about and the answer came, or auditWait is over: grants for other channels may be due meanwhile.
 func (a *budgetAccount) limit(now time.Time) (most float64, ok bool) {
 	switch last, granted := a.last(); {
 	case a.silent >= maxSilent:
@@ -82,8 +84,7 @@ func (a *budgetAccount) limit(now time.Time) (most float64, ok bool) {
 	case a.known:
 		return a.most, true
 	default:
-		asked := a.nonce != 0 || a.silent > 0
-		return max(last.readers, unauditedReaders), asked && (granted || now.Before(a.waitUntil))
+		return max(last.readers, unauditedReaders), granted || a.nonce == 0 && a.silent == 0 || now.Before(a.waitUntil)
 	}
 }
 
@@ -95,38 +96,46 @@ func (a *budgetAccount) counted(now time.Time) float64 {
 	return a.claim.readers
 }
 
-// auditClaim asks the root of a channel's second tree about the claim of a leader, if there is a reason or by chance. It
-// reports whether the grants are to wait for the answer.
-func (st *steward) auditClaim(o *stewardState, a *budgetAccount, leader overlay.ID, now time.Time) bool {
+// auditClaim asks the root of a channel's second tree about the claim of a leader, if there is a reason or by chance. The grant
+// waits for the answer.
+func (st *steward) auditClaim(o *stewardState, a *budgetAccount, leader overlay.ID, now time.Time) {
 	if q := st.audits[a.nonce]; q != nil && now.Sub(q.askedAt) > auditTime {
 		st.endAudit(a.nonce, q, now)
 	}
 	most, ok := a.limit(now)
-	doubtful := !ok || a.lower || a.claim.readers > most
+	doubtful := !ok || !a.known || a.lower || a.claim.readers > most
 	switch {
-	case st.trees == nil || a.claim.readers <= unauditedReaders || a.nonce != 0 || len(st.audits) >= maxAudits:
-		return false
+	case st.trees == nil:
+		a.silent = maxSilent // nobody is asked
+	case a.claim.readers <= unauditedReaders || a.nonce != 0 || len(st.audits) >= maxAudits:
 	case now.Sub(a.answeredAt) < st.cfg.MaintenanceInterval/2 || !doubtful && st.rand.IntN(auditOneIn) > 0:
-		return false
+	default:
+		st.stats.Audited++
+		st.ask(a, &audit{domain: o.key, channel: a.key, leader: leader}, o.domain, now)
 	}
-	st.stats.Audited++
-	q := &audit{domain: o.key, channel: a.key, leader: leader, askedAt: now}
+}
+
+// ask routes a question about the readers of a channel to a root.
+func (st *steward) ask(a *budgetAccount, q *audit, domain string, now time.Time) {
 	nonce := st.rand.Uint64() | 1
+	q.askedAt, q.answers = now, map[overlay.ID]float64{}
 	a.nonce, a.waitUntil, st.audits[nonce] = nonce, now.Add(auditWait), q
-	body := wire.Encode(&coronapb.Message{Body: &coronapb.Message_Politeness{Politeness: &coronapb.Politeness{
-		Domain: o.domain, Body: &coronapb.Politeness_ReadersRequest{ReadersRequest: &coronapb.ReadersRequest{
-			Key: a.key[:], Record: st.node.Self().Raw, Nonce: nonce,
-		}},
-	}}})
-	st.node.Route(wire.Corona, st.trees.Shadow(a.key), body, func(r overlay.Receipt, ok bool) {
-		if q.root, q.received = r.Root, ok; !ok || q.answered {
+	tree, other := st.trees.Shadow(a.key), a.key
+	if q.first {
+		tree, other = other, tree
+	}
+	st.routePoliteness(tree, domain, &coronapb.Politeness{Body: &coronapb.Politeness_ReadersRequest{ReadersRequest: &coronapb.ReadersRequest{
+		Key: other[:], Record: st.node.Self().Raw, Nonce: nonce,
+	}}}, func(r overlay.Receipt, ok bool) {
+		q.root, q.received = r.Root, ok
+		if _, answered := q.answers[q.root]; st.audits[nonce] == q && (!ok || answered || q.root == q.leader) {
 			st.endAudit(nonce, q, st.clock.Now())
 		}
 	})
-	return true
 }
 
-// onReadersRequest answers as the root of a second tree. A root without a tree knows of no readers.
+// onReadersRequest answers as the root of a tree, which is the second one of the key in the question. A root without a tree
+// knows of no readers.
 func (st *steward) onReadersRequest(key overlay.ID, domain string, m *coronapb.ReadersRequest) {
 	asker, err := st.node.OpenMember(m.Record)
 	if err != nil || st.trees == nil || st.trees.Shadow(overlay.ID(m.Key)) != key {
@@ -145,15 +154,15 @@ func (st *steward) onReadersRequest(key overlay.ID, domain string, m *coronapb.R
 // onReadersResponse takes an answer. It may come before the receipt.
 func (st *steward) onReadersResponse(from env.PeerID, m *coronapb.ReadersResponse, now time.Time) {
 	q := st.audits[m.Nonce]
-	if q == nil || q.answered {
+	if q == nil {
 		return
 	}
 	id, err := st.node.IDWith(from, m.Record)
-	if err != nil || q.received && id != q.root {
+	if err != nil || q.received && id != q.root || len(q.answers) >= maxEarlyAnswers {
 		st.stats.Garbage++
 		return
 	}
-	q.from, q.answered, q.readers = id, true, st.plausibleReaders(m.Readers)
+	q.answers[id] = st.plausibleReaders(m.Readers)
 	if q.received {
 		st.endAudit(m.Nonce, q, now)
 	}
@@ -173,17 +182,21 @@ func (st *steward) endAudit(nonce uint64, q *audit, now time.Time) {
 	}
 	before, limited := a.limit(now)
 	a.nonce, a.answeredAt = 0, now
+	readers, answered := q.answers[q.root]
 	switch {
-	case !q.received || !q.answered || q.from != q.root:
-		st.stats.Unaudited++
-		a.silent++
+	case q.received && q.root == q.leader && !q.first:
+		st.ask(a, &audit{domain: q.domain, channel: q.channel, leader: q.leader, first: true}, o.domain, now)
 		return
-	case q.root == q.leader:
+	case q.received && q.root == q.leader:
 		st.stats.Unaudited++
 		a.silent = maxSilent // in a tiny network one node is the root of both trees
 		return
+	case !q.received || !answered:
+		st.stats.Unaudited++
+		a.silent++
+		return
 	}
-	most := q.readers*auditFactor + unauditedReaders
+	most := readers*auditFactor + unauditedReaders
 	if most < a.claim.readers {
 		st.stats.Overclaimed++
 	}

@@ -1,6 +1,8 @@
 package corona
 
 import (
+	"bytes"
+	"fmt"
 	"testing"
 	"time"
 
@@ -39,19 +41,19 @@ func auditedChannel(w *testNetwork, readers, inTree int) (*testChannel, testTree
 	return f, trees
 }
 
-// counted returns how many readers of a channel count in the budget of its domain.
-func (w *testNetwork) counted(f *testChannel) float64 {
+// account returns the account of a channel at the budget leader of its domain; an empty one if there is none yet.
+func (w *testNetwork) account(f *testChannel) *budgetAccount {
 	domain, _ := Origin(f.url)
-	h := w.steward(domain)
-	claims, accounts := h.steward.states[overlay.StewardKey(w.network.Name, domain)].claims(h.Now())
-	for i, a := range accounts {
-		if a.key == f.key {
-			return claims[i].readers
+	if h := w.steward(domain); h != nil {
+		if o := h.steward.states[overlay.StewardKey(w.network.Name, domain)]; o != nil && o.account(f.key) != nil {
+			return o.account(f.key)
 		}
 	}
-	w.t.Fatal("the channel has no account")
-	return 0
+	return &budgetAccount{}
 }
+
+// counted returns how many readers of a channel count in the budget of its domain.
+func (w *testNetwork) counted(f *testChannel) float64 { return w.account(f).counted(w.now) }
 
 // withoutAnswers drops the answers of roots about readers.
 func (w *testNetwork) withoutAnswers(on bool) {
@@ -166,9 +168,137 @@ func TestOnlyTheRootOfTheSecondTreeAnswers(t *testing.T) {
 	}
 	f, _ := auditedChannel(w, 100, 0)
 	w.run(time.Minute)
-	a := w.steward("audited.example").steward.states[overlay.StewardKey(w.network.Name, "audited.example")].account(f.key)
+	a := w.account(f)
 	if liar == nil || a.known {
 		t.Errorf("the answer of a member that is not the root counts: %+v", a.audited)
+	}
+}
+
+// A member on the way of the question knows its nonce, and can answer before the receipt comes. That hides no answer of the root.
+func TestAnEarlyAnswerOfAnotherMemberHidesNothing(t *testing.T) {
+	w := newTestNetwork(t, 12)
+	w.way = func(from, to *member, layer wire.Layer, body []byte) []time.Duration {
+		m := new(coronapb.Message)
+		if layer == wire.Corona && proto.Unmarshal(body, m) == nil && m.GetPoliteness().GetReadersResponse() != nil {
+			for _, h := range w.houses[:2] {
+				if h != from && h != to {
+					w.after(time.Millisecond, func() { h.arrive(h.signer.PeerID(), to, layer, bytes.Clone(body)) })
+				}
+			}
+		}
+		return []time.Duration{20 * time.Millisecond}
+	}
+	f, _ := auditedChannel(w, 500, 0)
+	w.run(time.Minute)
+	if n, st := w.counted(f), w.stats(); n != unauditedReaders || st.Unaudited > 0 {
+		t.Errorf("%v readers count; %d of %d audits have no answer", n, st.Unaudited, st.Audited)
+	}
+}
+
+// Without the answer to the first question a claim counts after auditWait, and goes on counting by its grant. The next claim is
+// asked about all the same, and two answers end the lie.
+func TestOneLostAnswerDoesNotFreeALie(t *testing.T) {
+	w := newTestNetwork(t, 12)
+	w.withoutAnswers(true)
+	f, _ := auditedChannel(w, 500, 0)
+	w.run(3 * time.Minute)
+	if n := w.counted(f); n != 500 {
+		t.Fatalf("%v of 500 readers count without an answer", n)
+	}
+	w.withoutAnswers(false)
+	w.runToAudit()
+	w.runToAudit()
+	if n := w.counted(f); n != unauditedReaders {
+		t.Errorf("%v readers count, where the tree has none", n)
+	}
+}
+
+// A first claim counts no readers while the steward has too many questions without an answer, and is asked about later.
+func TestAFirstClaimWaitsForItsQuestion(t *testing.T) {
+	w := newTestNetwork(t, 12)
+	f, _ := auditedChannel(w, 100, 100)
+	for _, h := range w.houses {
+		for i := range uint64(maxAudits) {
+			h.steward.audits[2*i] = &audit{askedAt: w.now}
+		}
+	}
+	w.run(time.Minute)
+	if n, st := w.counted(f), w.stats(); n != unauditedReaders || st.Audited > 0 {
+		t.Errorf("%v readers count; %d questions", n, st.Audited)
+	}
+	w.runToAudit()
+	if n := w.counted(f); n != 100 {
+		t.Errorf("%v of 100 readers count", n)
+	}
+}
+
+// A grant waits for the answer about its first claim even if grants for other channels of the domain are due before.
+func TestAFirstGrantIsForAllReaders(t *testing.T) {
+	for gap := time.Duration(0); gap <= 1200*time.Millisecond; gap += 200 * time.Millisecond {
+		w := newTestNetwork(t, 12)
+		w.way = func(from, to *member, layer wire.Layer, body []byte) []time.Duration {
+			m := new(coronapb.Message)
+			if layer == wire.Corona && proto.Unmarshal(body, m) == nil && m.GetPoliteness().GetReadersResponse() != nil {
+				return []time.Duration{3 * time.Second} // longer than issuePause
+			}
+			return []time.Duration{20 * time.Millisecond}
+		}
+		other, trees := auditedChannel(w, 4, 4)
+		w.run(gap)
+		f := &testChannel{url: other.url + "2", readers: 500, want: 20}
+		f.key = overlay.Key(w.network.Name, f.url)
+		f.leader = w.nearest(f.key)[0]
+		trees[f.key] = 500
+		w.add(f)
+		for range 60 {
+			w.run(time.Second)
+			if last, ok := w.account(f).last(); ok && last.readers != 500 {
+				t.Fatalf("after %v: a grant for %v of 500 readers", gap, last.readers)
+			}
+		}
+		if _, ok := w.account(f).last(); !ok {
+			t.Errorf("after %v: no grant", gap)
+		}
+	}
+}
+
+// lieAsLeader sends the stewards a claim of 5000 readers.
+func (w *testNetwork) lieAsLeader(liar *member, url string) {
+	domain, _ := Origin(url)
+	ps := liar.permits
+	ps.routePoliteness(overlay.StewardKey(w.network.Name, domain), domain, ps.signClaims([]*coronapb.Claim{
+		{Url: url, Readers: 5000, IntervalMs: 1800_000, Pollers: 100},
+	}, liar.Now()), func(overlay.Receipt, bool) {})
+	liar.run()
+}
+
+// A leader that is the root of the second tree gains nothing by that, and an honest one loses nothing: the root of the first tree is
+// asked.
+func TestALeaderThatIsTheRootOfTheSecondTree(t *testing.T) {
+	for _, inFirst := range []int{0, 5000} {
+		w := newTestNetwork(t, 60)
+		f, trees := auditedChannel(w, 4, 0) // gives the domain stewards
+		w.run(15 * time.Minute)
+		liar := w.houses[7]
+		lie := &testChannel{}
+		for i := 0; lie.leader != liar; i++ {
+			lie.url = fmt.Sprintf("%s?%d", f.url, i)
+			lie.key = overlay.Key(w.network.Name, lie.url)
+			if lie.leader = w.nearest(trees.Shadow(lie.key))[0]; !liar.mayLead(liar.id, lie.key) {
+				lie.leader = nil
+			}
+		}
+		trees[lie.key], trees[trees.Shadow(lie.key)] = 5000, inFirst
+		for range 3 {
+			w.lieAsLeader(liar, lie.url)
+			w.run(20 * time.Minute)
+			if n, most := w.counted(lie), max(float64(min(inFirst, maxReaders*60)), unauditedReaders); n != most {
+				t.Errorf("%d readers in the first tree: %v count", inFirst, n)
+			}
+		}
+		if st := w.stats(); st.Unaudited > 0 {
+			t.Errorf("%d audits without an answer", st.Unaudited)
+		}
 	}
 }
 

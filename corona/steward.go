@@ -246,7 +246,7 @@ func (st *steward) onGrantRequest(domain string, sender *overlay.Contact, reques
 		return
 	}
 	st.startEpoch(o, v.Epoch, now)
-	claimed, wait := 0, issuePause
+	claimed := 0
 	for _, a := range o.accounts {
 		if a.claimedBy == sender.Peer.ID && !a.claimedAt.IsZero() {
 			claimed++
@@ -269,13 +269,16 @@ func (st *steward) onGrantRequest(domain string, sender *overlay.Contact, reques
 		}
 		a.setClaim(b, sender.Peer.ID, now, st.cfg.MaintenanceInterval)
 		a.addRequester(requester{sender.Peer, b.number})
-		if st.auditClaim(o, a, sender.ID, now) {
-			wait = auditWait
-		}
+		st.auditClaim(o, a, sender.ID, now)
 	}
+	st.issueBy(o, now.Add(issuePause))
+}
+
+// issueBy plans to issue grants, unless that is planned already.
+func (st *steward) issueBy(o *stewardState, at time.Time) {
 	if o.issueAt.IsZero() {
-		o.issueAt = now.Add(wait)
-		st.calendar.Add(o.issueAt, o.key)
+		o.issueAt = at
+		st.calendar.Add(at, o.key)
 	}
 }
 
@@ -334,6 +337,10 @@ func (st *steward) issueGrants(o *stewardState, e *owner.Epoch, now time.Time) {
 	var made []*pendingGrant
 	for i, a := range accounts {
 		if len(a.requesters) == 0 {
+			continue
+		}
+		if a.nonce != 0 && now.Before(a.waitUntil) {
+			st.issueBy(o, a.waitUntil)
 			continue
 		}
 		want := shares[i]
@@ -459,9 +466,8 @@ func (st *steward) retryRequests(o *stewardState, now time.Time) {
 	if o.ledgerNonce != 0 {
 		switch o.ledgerTries++; {
 		case len(o.ledgersFrom) >= v.Epoch.Quorum():
-			if o.ledgerNonce = 0; o.issueAt.IsZero() {
-				st.issueGrants(o, v.Epoch, now)
-			}
+			o.ledgerNonce = 0
+			st.issueGrants(o, v.Epoch, now)
 		case o.ledgerTries < maxSignTries:
 			st.requestLedgers(o, v.Epoch, now)
 		default:

@@ -203,9 +203,9 @@ func lieHasty(w *testNetwork, f *testChannel, o wedge.Order) {
 	o.Interval = time.Minute
 	w.flood(f, o, max(o.N, 1))
 	domain, _ := Origin(f.url)
-	f.leader.permits.routePoliteness(domain, f.leader.permits.signClaims([]*coronapb.Claim{
+	f.leader.permits.routePoliteness(overlay.StewardKey(w.network.Name, domain), domain, f.leader.permits.signClaims([]*coronapb.Claim{
 		{Url: "http://www.else.example/", Readers: 1e6, IntervalMs: 1800_000, Pollers: 9},
-	}, f.leader.clock.Now()))
+	}, f.leader.clock.Now()), func(overlay.Receipt, bool) {})
 }
 
 // A sequencer that releases and re-enlists its pollers, so that their slots come early, gets no

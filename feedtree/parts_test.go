@@ -495,6 +495,29 @@ func TestSubscriptionsAreStored(t *testing.T) {
 	}
 }
 
+// A follower looks at the origin of a feed of which it is shown nothing at all: after it has subscribed, and after a restart.
+func TestAFollowerOfASilentFeedLooks(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		b := newBench(t)
+		b.cfg.AuditOneIn = 2
+		o := &cutOffs{b.common}
+		audits := newOriginAudits(b.common, &entries{b.common, b})
+		su := &subscriptions{
+			common: b.common, store: b, cutOffs: o, repairer: newRepairer(b.common, o),
+			trusts: newTrusts(b.common, newKeyQuestions(b.common)), audits: audits,
+		}
+		if restarted {
+			b.follow()
+			su.resume()
+		} else {
+			su.Subscribe(benchURL, 1, nil, func(error) {})
+		}
+		if b.pass(quietAudits * 2 * b.cfg.PollInterval); b.stats.OriginAudits == 0 {
+			t.Errorf("restarted %v: has not looked", restarted)
+		}
+	}
+}
+
 // A sequencer judges a publication by the pin, the accepted publications and the publication itself, and by nothing else.
 func TestVerdicts(t *testing.T) {
 	seed := func(n byte) ed25519.PrivateKey {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/corona"
 	"tidings/internal/longtest"
 	"tidings/internal/node"
 	"tidings/internal/script"
@@ -18,6 +19,8 @@ type claimWorld struct {
 	urls    []string
 	leader  *Peer
 	audited bool // stewards compare claims of readers with the second trees
+	// stats are the last counters of each life of a member. Stewards that have asked may be gone at the end.
+	stats map[*node.Node]corona.Stats
 }
 
 // newClaimWorld returns a world of members that poll a feed every 15 minutes. The leader's own scribe counts any number of
@@ -26,7 +29,7 @@ func newClaimWorld(seed uint64, members, feeds int, loss float64, audited bool) 
 	network := wire.DefaultNetwork("sim")
 	network.PollInterval, network.Wedge = 15*time.Minute, "rank"
 	var lying bool
-	w := &claimWorld{audited: audited, Swarm: NewSwarm(SwarmConfig{
+	w := &claimWorld{audited: audited, stats: map[*node.Node]corona.Stats{}, Swarm: NewSwarm(SwarmConfig{
 		World: Config{Seed: seed, NetworkFaults: NetworkFaults{Loss: loss}}, Network: network,
 		Tune: func(c *node.Config) {
 			if lying {
@@ -34,13 +37,13 @@ func newClaimWorld(seed uint64, members, feeds int, loss float64, audited bool) 
 			}
 		},
 	})}
-	if !audited {
-		w.every(10*time.Second, func() {
-			for _, p := range w.Live() {
+	w.every(10*time.Second, func() {
+		for _, p := range w.Live() {
+			if w.stats[p.node] = p.node.Corona.Stats(); !audited {
 				p.Do(func() { p.node.Corona.AuditReaders(nil) })
 			}
-		})
-	}
+		}
+	})
 	w.Grow(members, 100*time.Millisecond)
 	w.World.Run(time.Minute)
 	w.leader = w.Peers()[1]
@@ -86,8 +89,7 @@ func (w *claimWorld) polls(spans int) (of []int) {
 
 // audits returns how many claims were compared, and how many were found to be too high.
 func (w *claimWorld) audits() (all, over uint64) {
-	for _, p := range w.Live() {
-		st := p.node.Corona.Stats()
+	for _, st := range w.stats {
 		all, over = all+st.Audited, over+st.Overclaimed
 	}
 	return all, over

@@ -32,6 +32,7 @@ type taskKind uint8
 
 const (
 	taskJoinRetry        taskKind = iota // a Join was not answered in time
+	taskAskWeights                       // children that joined along the route should have told their weights
 	taskPushCheck                        // a child that was asked to move should have done so
 	taskPushDown                         // there are more children than the fan-out
 	taskHeartbeat                        // renew the edges of a link

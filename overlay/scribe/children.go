@@ -58,10 +58,14 @@ func (cs *children) reject(c *overlay.Contact, id overlay.ID) {
 // accept makes a node a child, or redirects it to one of the children if there are enough. A Join
 // that came along the route may be forged. It may make an edge, which the named child prunes if it
 // did not ask for it, but it changes no existing edge: the child is redirected to this node to ask
-// directly, unless the id of the edge is the same.
+// directly, unless the id of the edge is the same. A weight counts only if the child itself tells it: directly, or in an
+// EdgeList when it has the Accept.
 func (cs *children) accept(g *group, c *overlay.Contact, w joinRequest, direct bool) {
 	known := g.child(cs.links.byPeer[c.Peer.ID])
 	weight := cs.clamp(w.weight, !c.Member)
+	if !direct {
+		weight = 0
+	}
 	if known != nil && !direct {
 		if w.edge == known.edge {
 			cs.outbox.enqueue(c.Peer, batchEntry{kind: entryAccept, group: g.id, edge: w.edge})
@@ -88,6 +92,9 @@ func (cs *children) accept(g *group, c *overlay.Contact, w joinRequest, direct b
 		l.renewal.renewedAt = cs.now()
 		cs.links.checkIn(l, leasePeriods*cs.cfg.HeartbeatInterval)
 		cs.heartbeats.planSoon(l)
+		if !direct {
+			cs.schedule(joinTimeout, task{kind: taskAskWeights, number: g.number})
+		}
 	} else {
 		l.down.change(g, known.weight, weight)
 		if known.client && c.Member {
@@ -101,6 +108,15 @@ func (cs *children) accept(g *group, c *overlay.Contact, w joinRequest, direct b
 	cs.parents.updateWeight(g)
 	cs.pushSoon(g)
 	cs.parents.ensure(g)
+}
+
+// askWeights sends heartbeats to children that joined some time ago and have told no weight, because the message may be lost.
+func (cs *children) askWeights(g *group) {
+	for i := range g.children {
+		if c := &g.children[i]; c.weight == 0 && !c.client && cs.now().Sub(c.since) >= joinTimeout {
+			cs.heartbeats.planNow(cs.links.at(c.link))
+		}
+	}
 }
 
 // catchUp sends a child the kept messages that it lacks.

@@ -8,12 +8,12 @@ import (
 )
 
 // A member that reports too many clients below it adds at most as many as all others report, and as many as one node may
-// have. Honest children, which are more even, count in full, and so do clients.
+// have. Honest children, which are more even, count in full. All clients of the root count as one with that member.
 func TestOneChildAddsLittleToACorroboratedWeight(t *testing.T) {
 	for name, c := range map[string]struct {
 		own      int
 		children []uint32
-		client   bool
+		clients  uint32 // with as many readers as one node may have
 		want     int
 	}{
 		"a root alone":                   {own: 3, want: 3},
@@ -23,7 +23,9 @@ func TestOneChildAddsLittleToACorroboratedWeight(t *testing.T) {
 		"a child that has most":          {own: 1, children: []uint32{9, 10, 100}, want: 20 + 20 + 5},
 		"the only child":                 {children: []uint32{100}, want: 5},
 		"one child, and some readers":    {own: 4, children: []uint32{100}, want: 4 + 4 + 5},
-		"a client's weight is bounded":   {own: 1, children: []uint32{5}, client: true, want: 6},
+		"a client":                       {own: 1, clients: 1, want: 1 + 5},
+		"many clients":                   {own: 1, clients: 40, want: 1 + 1 + 5},
+		"clients and a child":            {own: 1, children: []uint32{7, 7}, clients: 40, want: 8 + 8 + 5},
 		"most of what nobody could have": {own: 1, children: []uint32{1<<32 - 1, 3}, want: 4 + 4 + 5},
 	} {
 		l := newLab(t, Config{MaxWeight: 5}).active()
@@ -33,15 +35,59 @@ func TestOneChildAddsLittleToACorroboratedWeight(t *testing.T) {
 			l.run()
 		}
 		for i, a := range l.members(23, g)[:len(c.children)] { // 24 nodes in all
-			if c.client {
-				a = l.client(99)
-				a.say(a.join(g, c.children[i]))
-				continue
-			}
-			a.route(g, a.join(g, c.children[i]))
+			a.child(g, c.children[i])
 		}
-		if got, ok := l.s.Corroborated(g); got != c.want || ok != (c.own+len(c.children) > 0) {
+		for i := range c.clients {
+			a := l.client(100 + int(i))
+			a.say(a.join(g, 99))
+		}
+		if got, ok := l.s.Corroborated(g); got != c.want || !ok {
 			t.Errorf("%s: %d, %v; want %d", name, got, ok, c.want)
+		}
+	}
+}
+
+// Anybody can route a Join in the name of any member, whose records are public. The weight in it counts nowhere in a tree: a child
+// tells its parent when it has the Accept, or joins it directly.
+func TestAWeightThatCameAlongTheRouteDoesNotCount(t *testing.T) {
+	l := newLab(t, Config{MaxWeight: 5}).active()
+	all := l.members(23, l.own(0))
+	liar, others := all[22], all[:4]
+	in, root, _, farther := l.amid(all)
+	l.subscribed(root, in, 1) // where the node is not the root, but on the way of others
+	for round := range 3 {
+		for _, a := range others {
+			liar.route(l.own(0), a.join(l.own(0), 1<<20))
+			liar.say(liar.routedJoins(a.raw, l.own(0)))
+		}
+		liar.route(in, farther.join(in, 1<<20))
+		if n, _ := l.s.Weight(l.own(0)); n != 0 {
+			t.Errorf("round %d: %d clients of which nobody has told", round, n)
+		}
+		if p, _ := l.s.Place(in); len(p.Children) != 1 || l.s.groups.Get(in).weight() != 1 {
+			t.Errorf("round %d: %d children; weight %d", round, len(p.Children), l.s.groups.Get(in).weight())
+		}
+		l.pass(10 * time.Second)
+	}
+	for i, a := range others {
+		a.weigh(l.own(0), 3)
+		if n, _ := l.s.Weight(l.own(0)); n != 3*(i+1) {
+			t.Errorf("%d clients of %d members", n, i+1)
+		}
+	}
+}
+
+// A parent asks a child that has joined along the route and tells no weight, because the message may be lost.
+func TestAChildThatTellsNoWeightIsAsked(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	all := l.members(2, l.own(0))
+	all[0].child(l.own(0), 2)
+	all[1].route(l.own(0), all[1].join(l.own(0), 2))
+	l.pass(joinTimeout + 2*l.s.cfg.HeartbeatInterval/heartbeatSlots)
+	for i, a := range all {
+		beats := heartbeatsOf(a.heard())
+		if asked := len(beats) > 0 && beats[0].DownCount == 1; asked != (i == 1) {
+			t.Errorf("child %d is asked: %v", i, asked)
 		}
 	}
 }
@@ -52,14 +98,14 @@ func TestARootOffersRoomToTheRootOfBefore(t *testing.T) {
 	l := newLab(t, Config{MaxWeight: 5, FanOut: 4}).active()
 	g := l.own(0)
 	all := l.members(3, g)
-	all[0].route(g, all[0].join(g, 20))
-	all[1].route(g, all[1].join(g, 4))
+	all[0].child(g, 20)
+	all[1].child(g, 4)
 	l.pass(5 * time.Second)
 	if of := offers(all[0]); len(of) != 1 || of[0].Room != 2 || !of[0].Reply {
 		t.Errorf("offers %v", of)
 	}
 	l.pass(10 * time.Second)
-	all[2].route(g, all[2].join(g, 4))
+	all[2].child(g, 4)
 	l.pass(10 * time.Second)
 	if of := offers(all[0]); len(of) != 0 {
 		t.Errorf("offers again within a minute: %v", of)

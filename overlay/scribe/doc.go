@@ -30,7 +30,8 @@
 //   - The layer above can block a parent (Block). The node then asks the root directly, past the nodes on
 //     the route, and names the members that it avoids.
 //   - Weights, the clients at and below a node, are summed up to the root, which thus knows the number of
-//     clients of a group.
+//     clients of a group. A Join along the route carries none, because anybody could make one up; the
+//     child tells it when it has the Accept.
 //   - A client has two parents, and counts once.
 //
 // # How to use it

@@ -78,6 +78,13 @@ func (h *heartbeats) planSoon(l *link) {
 	}
 }
 
+// planNow has the planned heartbeat sent at the next slot.
+func (h *heartbeats) planNow(l *link) {
+	if l.renewal.dueAt > h.now() {
+		h.in(l, 0)
+	}
+}
+
 // heartbeatSlots is the number of times in an interval at which a node sends heartbeats. All that
 // are due are sent together, so that a thousand links do not wake the node a thousand times.
 const heartbeatSlots = 32

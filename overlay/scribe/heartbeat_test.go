@@ -29,7 +29,8 @@ func TestOneHeartbeatServesBothEnds(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
 	l.subscribed(a, a.of(0), 1)
-	a.route(l.own(0), a.join(l.own(0), 1))
+	a.child(l.own(0), 1)
+	l.pass(2 * weightDelay)
 	link := l.s.links.byPeer[a.peer]
 	a.heard()
 	for range 30 {
@@ -59,6 +60,7 @@ func TestEdgesMissingInAHeartbeatAreListed(t *testing.T) {
 	a, stranger := all[0], all[1]
 	g := a.of(0)
 	l.subscribed(a, g, 3)
+	l.pass(2 * weightDelay)
 	a.heard()
 	beat := func(nonce uint64, held uint32) *scribepb.Message {
 		return &scribepb.Message{Body: &scribepb.Message_Heartbeat{Heartbeat: &scribepb.Heartbeat{Nonce: nonce, DownCount: held}}}

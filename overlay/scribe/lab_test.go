@@ -309,6 +309,20 @@ func (a *actor) join(g overlay.ID, weight uint32, have ...uint64) *scribepb.Mess
 	}}}
 }
 
+// child makes the actor a child with a weight, which it tells when it has the Accept.
+func (a *actor) child(g overlay.ID, weight uint32) {
+	a.l.t.Helper()
+	a.route(g, a.join(g, 0))
+	a.weigh(g, weight)
+}
+
+// weigh tells the node the actor's weight.
+func (a *actor) weigh(g overlay.ID, weight uint32) {
+	a.say(&scribepb.Message{Body: &scribepb.Message_EdgeList{EdgeList: &scribepb.EdgeList{
+		First: g[:], Last: g[:], Edges: []*scribepb.Edge{{Group: g[:], Weight: weight}}, Partial: true,
+	}}})
+}
+
 func (a *actor) accept(g overlay.ID, edge uint64) *scribepb.Message {
 	return &scribepb.Message{Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{Group: g[:], Record: a.raw, Edge: edge}}}
 }

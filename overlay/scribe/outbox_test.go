@@ -44,7 +44,7 @@ func TestJoinsGoTogetherAndAgainAlone(t *testing.T) {
 		t.Fatalf("%d Joins go in %d batches, %d alone", groups, len(l.batches), len(l.routed))
 	}
 	b := l.batches[0].msg.GetBatch()
-	if len(b.RoutedJoins.Edges) != groups || len(b.Records) != 1 || b.RoutedJoins.Weights[7] != 2 {
+	if len(b.RoutedJoins.Edges) != groups || len(b.Records) != 1 {
 		t.Errorf("%d Joins with %d records", len(b.RoutedJoins.Edges), len(b.Records))
 	}
 	edge := l.joins(root.of(7))[0].Edge
@@ -119,8 +119,8 @@ func TestRoutedJoinEndsAtTheFirstNodeInTheTree(t *testing.T) {
 	if n := count(child.heard(), "Accept"); n != 2 {
 		t.Errorf("%d of 2 are accepted", n)
 	}
-	if w, ok := l.s.Weight(l.own(0)); w != 2 || !ok {
-		t.Errorf("weight %d at the root", w)
+	if p, ok := l.s.Place(l.own(0)); len(p.Children) != 1 || !ok {
+		t.Errorf("%d children at the root", len(p.Children))
 	}
 	if _, ok := l.s.Place(out); ok {
 		t.Error("a node that forwards a Join has a place in the tree")

@@ -179,7 +179,7 @@ func allSubscribeInBadWeather(t *testing.T, seed uint64) {
 		}
 	}
 	s.World.Run(5 * time.Second)
-	if asked, control := joins(); asked < trees*n*3/4 || control-before > asked*3/2 {
+	if asked, control := joins(); asked < trees*n*3/4 || control-before > asked*5/3 {
 		t.Errorf("%d Joins and what came of them are %d messages", asked, control-before)
 	}
 	s.World.Run(time.Minute)

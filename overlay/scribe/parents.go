@@ -18,7 +18,7 @@ type parentSearch struct {
 	tries     int
 	redirects int        // redirects followed since the last Join along the route
 	edge      uint64     // id of the edge in the Joins of this search
-	weight    uint32     // weight in all Joins with this id
+	weight    uint32     // weight that the parent learns by the Join; 0 along the route, where anybody could make it up
 	target    env.PeerID // the parent that was asked directly; empty: none
 	root      env.PeerID // root of the group, if it was looked up and asked directly
 }
@@ -41,7 +41,7 @@ func (g *group) searching() bool { return g.search != nil && g.search.required }
 // search searches for a parent: along the route to the root, or, for a client, among the members
 // that act for it.
 func (ps *parents) search(g *group) {
-	g.search = &parentSearch{required: true, edge: ps.rand.Uint64() | 1, weight: g.weight()}
+	g.search = &parentSearch{required: true, edge: ps.rand.Uint64() | 1}
 	ps.searchNow(g)
 }
 
@@ -75,7 +75,7 @@ func (ps *parents) searchNow(g *group) {
 	q := g.search
 	q.due = ps.clock.Now().Add(env.Jitter(ps.rand, min(joinTimeout<<q.tries, maxJoinTimeout)))
 	ps.cal.Add(q.due, task{kind: taskJoinRetry, number: g.number})
-	q.target, q.redirects = "", 0
+	q.target, q.redirects, q.weight = "", 0, 0
 	ps.stats.Joins++
 	if !client {
 		if avoid := ps.blocks.ids(g.id); len(avoid) > 0 {

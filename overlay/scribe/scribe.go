@@ -122,20 +122,26 @@ func (s *Scribe) Weight(id overlay.ID) (weight int, ok bool) {
 	return 0, false
 }
 
-// Corroborated returns the number of clients of a group, as summed at its root, where the member that reports most counts at
-// most as much as all others together, and as many more as one node may have. So a single member that makes up clients at
-// most doubles the number. In honest trees no part is that large (sim.TestHonestTreesAreEven).
+// Corroborated returns the number of clients of a group, as summed at its root, where the member that reports most, together
+// with all clients of the root, whose ids cost nothing, counts at most as much as all others, and as many more as one node may
+// have. So a single member that makes up clients, at itself or at the root, at most doubles the number. In honest trees no part
+// is that large (sim.TestHonestTreesAreEven).
 func (s *Scribe) Corroborated(id overlay.ID) (weight int, ok bool) {
 	g := s.groups.Get(id)
 	if g == nil || !g.root {
 		return 0, false
 	}
-	weight = int(g.weight())
+	part := 0
 	if c := g.heaviest(); c != nil {
-		others := weight - int(c.weight)
-		weight = others + min(int(c.weight), others+s.cfg.MaxWeight)
+		part = int(c.weight)
 	}
-	return weight, true
+	for i := range g.children {
+		if c := &g.children[i]; c.client {
+			part += int(c.weight)
+		}
+	}
+	others := int(g.weight()) - part
+	return others + min(part, others+s.cfg.MaxWeight), true
 }
 
 // Stats returns the counters.
@@ -166,7 +172,7 @@ func (s *Scribe) Run(now time.Time) time.Time {
 			s.outbox.flush(now)
 		case taskSweep:
 			s.sweep(now)
-		case taskJoinRetry, taskPushCheck, taskPushDown:
+		case taskJoinRetry, taskAskWeights, taskPushCheck, taskPushDown:
 			if g := s.groups.At(t.number); s.groups.isCurrent(g) {
 				s.runGroup(g, t.kind, now)
 			}
@@ -183,6 +189,8 @@ func (s *Scribe) runGroup(g *group, kind taskKind, now time.Time) {
 	switch kind {
 	case taskJoinRetry:
 		s.parents.retry(g, now)
+	case taskAskWeights:
+		s.children.askWeights(g)
 	case taskPushCheck:
 		if g.pushCheckPlanned {
 			g.pushCheckPlanned = false

@@ -212,9 +212,6 @@ func TestOnlyAParentThatWasAskedIsAccepted(t *testing.T) {
 	l.s.Join(g, 3)
 	l.run()
 	j := l.joins(g)[0]
-	if j.Weight != 3 {
-		t.Errorf("asks with weight %d", j.Weight)
-	}
 	for what, m := range map[string]*scribepb.Message{
 		"an edge that it did not ask for":    root.accept(g, j.Edge+2),
 		"one that is farther from the key":   farther.accept(g, j.Edge),
@@ -305,8 +302,8 @@ func TestRepeatedJoinIsAcceptedAgain(t *testing.T) {
 	}
 }
 
-// A parent that is asked again knows the weight in the Join. All Joins with one id of an edge have
-// the same weight, because the parent may have received any of them.
+// A parent is told the weight after a Join along the route, in which it would not count. A parent that is asked directly knows
+// the weight in the Join, and is told what has changed since.
 func TestParentAskedAgainHasTheWeight(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g, root, _, _ := l.amid(l.members(8, l.own(0)))
@@ -315,11 +312,14 @@ func TestParentAskedAgainHasTheWeight(t *testing.T) {
 	l.s.Join(g, 4)
 	l.pass(2 * joinTimeout)
 	all := l.joins(g)
-	if len(all) < 2 || all[0].Weight != 3 || all[0].Weight != all[1].Weight || all[0].Edge != all[1].Edge {
+	if len(all) < 2 || all[0].Weight != 0 || all[0].Weight != all[1].Weight || all[0].Edge != all[1].Edge {
 		t.Fatalf("asks for %v", all)
 	}
 	l.accepted(root, g)
 	l.pass(2 * weightDelay)
+	if told := weights(root.heard()); !slices.Equal(told, []uint32{4}) {
+		t.Errorf("the parent is told %v", told)
+	}
 	root.say(root.redirect(g))
 	l.s.Join(g, 5)
 	l.pass(2 * weightDelay)
@@ -327,15 +327,19 @@ func TestParentAskedAgainHasTheWeight(t *testing.T) {
 	asked := heard[slices.IndexFunc(heard, func(m *scribepb.Message) bool { return m.GetJoin() != nil })].GetJoin()
 	root.say(root.accept(g, asked.Edge))
 	l.pass(2 * weightDelay)
-	var told []uint32
-	for _, m := range root.heard() {
+	if told := weights(root.heard()); asked.Weight != 4 || !slices.Equal(told, []uint32{5}) {
+		t.Errorf("the parent, which was asked with %d last, is told %v", asked.Weight, told)
+	}
+}
+
+// weights returns the weights in EdgeLists.
+func weights(heard []*scribepb.Message) (told []uint32) {
+	for _, m := range heard {
 		for _, e := range m.GetEdgeList().GetEdges() {
 			told = append(told, e.Weight)
 		}
 	}
-	if asked.Weight != 4 || !slices.Equal(told, []uint32{5}) {
-		t.Errorf("the parent, which was asked with %d last, is told %v", asked.Weight, told)
-	}
+	return told
 }
 
 // A node that is neither member nor client yet does not send Joins: its record would be wrong, and
@@ -473,7 +477,7 @@ func TestEdgesMissingFromAListEnd(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(2, l.own(0))[0]
 	for i := range 5 {
-		a.route(l.own(i), a.join(l.own(i), 1))
+		a.child(l.own(i), 1)
 	}
 	list := func(nonce uint64, partial bool, from, to int, weight uint32, named ...int) *scribepb.Message {
 		first, last := l.own(from), l.own(to)
@@ -581,7 +585,7 @@ func TestWeightsAreClamped(t *testing.T) {
 	}
 	all := l.members(3, g) // four nodes in all
 	for _, a := range all {
-		a.route(g, a.join(g, 1<<32-1))
+		a.child(g, 1<<32-1)
 	}
 	if w, ok := l.s.Weight(g); !ok || w != 1+3*4*5 {
 		t.Errorf("weight %d", w)

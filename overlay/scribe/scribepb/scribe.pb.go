@@ -290,7 +290,7 @@ type Join struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         []byte                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	Record        []byte                 `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`      // of the joining node; at most 1 KiB
-	Weight        uint32                 `protobuf:"varint,3,opt,name=weight,proto3" json:"weight,omitempty"`     // clients at and below it
+	Weight        uint32                 `protobuf:"varint,3,opt,name=weight,proto3" json:"weight,omitempty"`     // clients at and below it; 0 along the route, where it would not count
 	Have          []uint64               `protobuf:"fixed64,4,rep,packed,name=have,proto3" json:"have,omitempty"` // ids of messages that it received lately; at most 64
 	Edge          uint64                 `protobuf:"fixed64,5,opt,name=edge,proto3" json:"edge,omitempty"`        // id of the new edge, chosen at random by the child
 	Avoid         [][]byte               `protobuf:"bytes,6,rep,name=avoid,proto3" json:"avoid,omitempty"`        // ids of members that it does not want as parents; at most 8
