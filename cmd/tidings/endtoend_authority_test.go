@@ -77,4 +77,6 @@ func TestAnAuthorityAdmitsNodes(t *testing.T) {
 	if out, err := try("revoke", "--authority", dir, peer); err == nil || !strings.Contains(err.Error(), "no member") {
 		t.Errorf("revoked twice: %s, %v", out, err)
 	}
+	network("admit", "--authority", dir, "--name", "the other one", peer)
+	state("a member of network")
 }
