@@ -76,6 +76,11 @@ type Snapshot struct {
 	Reachable   bool                 // other nodes can dial the node
 }
 
+// alone reports whether the node has no contact with other nodes. A client has contact, and does not know the size of its network.
+func (s Snapshot) alone() bool {
+	return s.CutOff != nil || s.Size <= 1 && s.State != overlay.Attached
+}
+
 // Snapshot returns the state of the node.
 func (st *status) Snapshot(ctx context.Context) (Snapshot, error) {
 	s := Snapshot{
@@ -373,7 +378,7 @@ const wrongNetworkText = "this data directory belongs to another network than th
 // isRefused reports whether the node is alone and a node at --bootstrap refuses it as a node of another
 // network.
 func isRefused(snap Snapshot) bool {
-	return (snap.Size <= 1 || snap.CutOff != nil) &&
+	return snap.alone() &&
 		slices.ContainsFunc(snap.Refusals, func(r libp2p.Refusal) bool { return r.Network && r.Bootstrap })
 }
 
