@@ -73,6 +73,7 @@ type Snapshot struct {
 
 	IDs         string               // of the network's members, see wire.Network
 	Certificate *overlay.Certificate // of the node in a network of certificates; nil: none
+	Revoked     bool                 // an authority has revoked it
 	Reachable   bool                 // other nodes can dial the node
 }
 
@@ -106,7 +107,7 @@ func (st *status) addNodeState(s *Snapshot) {
 	s.Hash = wire.HashOf(st.dataDir.Descriptor)
 	s.Network = st.network.Name
 	s.ID, s.State, s.Overlay, s.Scribe = o.ID(), o.State(), o.Stats(), st.node.Scribe.Stats()
-	s.IDs, s.Certificate, s.Reachable = st.network.IDs, o.Certificate(), o.CanBeDialled()
+	s.IDs, s.Certificate, s.Revoked, s.Reachable = st.network.IDs, o.Certificate(), o.Revoked(), o.CanBeDialled()
 	s.EntryPoints = o.EntryPoints()
 	s.Firehose = st.node.Firehose.Stats()
 	s.CutOff, s.Feeds = cutOff(st.node), st.node.Feeds.Stats().Subscriptions
@@ -397,8 +398,7 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 	case snap.Size <= 1 && snap.State == overlay.Active:
 		add(levelOK, "the node is alone in its network and polls for itself", joinHint(snap))
 	case snap.State == overlay.Attached && snap.Reachable && snap.IDs == wire.CertificateIDs:
-		add(levelNote, "this node has no certificate of the network, so it takes part as a client: it reads and does not poll for others",
-			"to become a member, ask an operator of the network for: tidings network admit "+snap.Peer)
+		findings = append(findings, uncertifiedFinding(snap, st.config.Authority != nil))
 	case snap.State == overlay.Attached && snap.Reachable && snap.IDs == wire.AddressIDs:
 		add(levelNote, "other nodes have all places of this node's block of addresses, so it takes part as a client: it reads and does not poll for others",
 			"the node asks again each hour")
@@ -416,6 +416,11 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 			text += "; this node's own is valid until " + c.NotAfter.Format(time.DateOnly)
 		}
 		add(levelOK, text, "")
+	}
+	if a := st.config.Authority; a != nil {
+		if err := a.Check(); err != nil {
+			add(levelProblem, err.Error(), "")
+		}
 	}
 	if f, ok := entryPointsFinding(snap.EntryPoints); ok && snap.CutOff == nil {
 		findings = append(findings, f)
