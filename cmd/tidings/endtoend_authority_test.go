@@ -32,6 +32,9 @@ func TestAnAuthorityAdmitsNodes(t *testing.T) {
 		}
 		return out
 	}
+	if _, err := try("create", "", "--authority", dir); err == nil || !strings.Contains(err.Error(), "the name is empty") {
+		t.Errorf("a network without a name: %v", err)
+	}
 	if out := network("create", "club", "--authority", dir, "--allow-private-origins", "--poll-interval", "1s", "--maintenance-interval", "1s"); !strings.Contains(out, "club") {
 		t.Errorf("create: %s", out)
 	}

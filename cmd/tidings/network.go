@@ -39,8 +39,8 @@ type createNetworkCommand struct {
 
 // Run creates an authority and the descriptor of its network. The first node founds the network.
 func (c *createNetworkCommand) Run(s streams) error {
-	if c.NetworkFlags.IDs != nil && *c.NetworkFlags.IDs != wire.CertificateIDs {
-		return usagef("--ids %s: a network with authorities has ids %s; found others with tidings run", *c.NetworkFlags.IDs, wire.CertificateIDs)
+	if c.Name == "" {
+		return usagef("create a network: the name is empty; give it one")
 	}
 	var others []ed25519.PublicKey
 	for _, text := range c.With {
@@ -53,17 +53,15 @@ func (c *createNetworkCommand) Run(s streams) error {
 	if len(others) >= wire.MaxAuthorities {
 		return usagef("--with: give the keys of at most %d other authorities", wire.MaxAuthorities-1)
 	}
-	ids := wire.CertificateIDs
-	c.NetworkFlags.IDs = &ids
 	check := make(ed25519.PublicKey, ed25519.PublicKeySize) // stands for the key of the authority, which is not made in vain
-	if _, err := c.NetworkFlags.networkOf(c.Name, wire.JoinAuthorities(append([]ed25519.PublicKey{check}, others...)...)); err != nil {
+	if _, err := c.NetworkFlags.network(c.Name, wire.CertificateIDs, wire.JoinAuthorities(append([]ed25519.PublicKey{check}, others...)...)); err != nil {
 		return usageError{error: err}
 	}
 	dir, err := authority.Create(c.Authority)
 	if err != nil {
 		return err
 	}
-	n, err := c.NetworkFlags.networkOf(c.Name, wire.JoinAuthorities(append([]ed25519.PublicKey{dir.Public()}, others...)...))
+	n, err := c.NetworkFlags.network(c.Name, wire.CertificateIDs, wire.JoinAuthorities(append([]ed25519.PublicKey{dir.Public()}, others...)...))
 	if err != nil {
 		return err
 	}
