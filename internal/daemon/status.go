@@ -393,12 +393,14 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 		add(levelProblem, "the node has not found its network yet", "check the --bootstrap addresses, and whether nodes run there")
 	case isRefused(snap):
 		add(levelProblem, wrongNetworkText, "start the node with an empty --data directory to join them; before that, save the subscriptions with tidings opml export --original FILE")
+	case snap.Revoked && st.config.Authority != nil: // also if no other member is left to which it could attach
+		findings = append(findings, uncertifiedFinding(snap, true))
 	case snap.CutOff != nil:
 		findings = append(findings, cutOffFinding(*snap.CutOff, snap.Feeds))
 	case snap.Size <= 1 && snap.State == overlay.Active:
 		add(levelOK, "the node is alone in its network and polls for itself", joinHint(snap))
 	case snap.State == overlay.Attached && snap.Reachable && snap.IDs == wire.CertificateIDs:
-		findings = append(findings, uncertifiedFinding(snap, st.config.Authority != nil))
+		findings = append(findings, uncertifiedFinding(snap, false))
 	case snap.State == overlay.Attached && snap.Reachable && snap.IDs == wire.AddressIDs:
 		add(levelNote, "other nodes have all places of this node's block of addresses, so it takes part as a client: it reads and does not poll for others",
 			"the node asks again each hour")

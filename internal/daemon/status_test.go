@@ -70,7 +70,7 @@ func TestFindingsNameTheTrouble(t *testing.T) {
 			s.IDs, s.State, s.Reachable, s.Revoked = wire.CertificateIDs, overlay.Attached, true, true
 		},
 		"this node of an authority was revoked": func(st *status, s *Snapshot) {
-			s.IDs, s.State, s.Reachable, s.Revoked = wire.CertificateIDs, overlay.Attached, true, true
+			s.IDs, s.State, s.Size, s.Revoked = wire.CertificateIDs, overlay.Alone, 0, true
 			st.config.Authority = damagedAuthority{}
 		},
 		"members: a file is damaged": func(st *status, _ *Snapshot) { st.config.Authority = damagedAuthority{} },

@@ -9,7 +9,7 @@ func uncertifiedFinding(snap Snapshot, signs bool) proxy.Finding {
 	admit := "tidings network admit " + snap.Peer
 	switch {
 	case snap.Revoked && signs:
-		return proxy.Finding{Level: levelProblem, What: "this node of an authority was revoked itself" + client + ". Nobody is admitted, and no certificate is renewed",
+		return proxy.Finding{Level: levelProblem, What: "this node of an authority was revoked itself, so it is no member: it admits nobody, and renews no certificate",
 			Do: "run " + admit + " with --authority, unless another authority has revoked it: its operator has to do that"}
 	case snap.Revoked:
 		return proxy.Finding{Level: levelNote, What: "an authority has revoked the certificate of this node" + client,
