@@ -56,7 +56,7 @@ var limits = []struct {
 		{"overlay", "minRemembered rememberedFor", "remembered members that must all be missing to make the network doubtful; time since the node saw one of them", "nothing is concluded"},
 		{"overlay", "maxFalseReports", "false reports of deaths from one member within an hour", "its reports are ignored for an hour"},
 		{"overlay", "maxSyncBackoff", "leaf comparisons with a member that never agrees", "compared once a minute from then on"},
-		{"overlay", "maxClients", "clients of one member", "the client asks another member"},
+		{"overlay", "maxClients hostsInterval", "clients of one member; time between two searches of a client for a second host", "the client asks another member; it has one host for longer"},
 		{"overlay", "slots slotRetry", "members of one block of addresses, in a network of address ids; the time after which a node asks again for a taken place", "further nodes of the block are clients"},
 		{"overlay", "maxProofs proofTime maxProving", "members whose addresses are known to be proven; how long a proof counts; members that are dialled at once", "they prove their addresses again; messages are dropped, and will be repeated"},
 		{"overlay/libp2p", "maxProofs", "peers that are dialled at once to prove their addresses", "further ones wait"},
@@ -90,6 +90,7 @@ var limits = []struct {
 	}},
 	{"Quiet subscriptions", []limit{
 		{"internal/node", "MaxQuiet", "quiet subscriptions of one node", "refused with a reason"},
+		{"internal/daemon", "quietAnswer", "time for which a new quiet subscription may get nothing", "it is shown as cut off"},
 		{"internal/node", "minRenewal", "time (and at least a polling interval) for which nobody vouches for a feed that is followed quietly", "another circuit, through other members"},
 		{"overlay/relay", "maxCircuits maxCircuitsFromPeer", "circuits of one member, as middle and exit; those that one peer has opened", "declined and counted; the reader tries other members"},
 		{"overlay/relay", "circuitRate:B circuitBurst:B memberRate:B memberBurst:B", "bytes a second of one circuit, and at once; of all circuits of a member", "frames are dropped and counted, and the layers of the reader ask again"},

@@ -288,6 +288,7 @@ func (ad *admissions) learn(r *Revocations) {
 	if ad.revocations.revoked[ad.self.Peer.ID] && ad.own != nil {
 		ad.log.Warn("an authority has revoked the certificate of this node, so it is no member any more")
 		ad.own, ad.place.certificate = nil, nil
+		ad.plan(ad.clock.Now().Add(askInterval)) // the next step was planned for the renewal; the node may be admitted again
 		ad.changed()
 	} else if ad.own == nil && first {
 		ad.plan(ad.clock.Now()) // the list may name the first renewer

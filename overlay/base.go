@@ -58,6 +58,7 @@ const (
 	taskEntryPoints                  // take the next step of a check of the entry points
 	taskSave                         // save the current peers
 	taskCertificate                  // get a certificate, or news of authorities
+	taskHosts                        // look for more members that act for this client
 	taskSlot                         // a place that another member had may be free
 )
 

@@ -63,6 +63,7 @@ type search struct {
 	findDue       time.Time
 	announcedAt   time.Time // time of the last announcement
 	announcements int       // announcements made so far
+	hostsAt       time.Time // when a client with too few hosts looks for more
 }
 
 // Found takes a peer through which the node may join.
@@ -282,7 +283,14 @@ func (j *join) sendFind(peer env.Peer) {
 
 // onNearby takes an answer to one of the Finds of this join.
 func (j *join) onNearby(p *peer, m *overlaypb.Nearby) {
-	if j.state != Alone || m.Nonce != j.nonce || j.nonce == 0 {
+	if m.Nonce != j.nonce || j.nonce == 0 {
+		return
+	}
+	if j.state == Attached {
+		j.takeHosts(p, m)
+		return
+	}
+	if j.state != Alone {
 		return
 	}
 	j.findPending = false

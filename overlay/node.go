@@ -205,6 +205,10 @@ func (n *Node) do(t task, at, now time.Time) {
 		if n.admissions.stepAt.Equal(at) {
 			n.admissions.step()
 		}
+	case taskHosts:
+		if n.join.hostsAt.Equal(at) {
+			n.join.findHosts()
+		}
 	case taskSlot:
 		n.settle()
 	}

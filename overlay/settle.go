@@ -57,6 +57,9 @@ func (n *Node) settle() {
 // Certificate returns the node's own certificate in a network of certificates, or nil if it has none.
 func (n *Node) Certificate() *Certificate { return n.admissions.own }
 
+// Revoked reports whether an authority has revoked the node's certificate.
+func (n *Node) Revoked() bool { return n.revocations.revoked[n.self.Peer.ID] }
+
 // CanBeDialled reports whether other nodes have dialled this node.
 func (n *Node) CanBeDialled() bool { return n.reachable != nil }
 

@@ -246,10 +246,10 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 
 func (s *Server) apiSubscribePrivately(r *http.Request, q SubscribeMessage) (any, error) {
 	if q.MinProvenance != "" && q.MinProvenance != ProvenanceAny {
-		return nil, refuse(http.StatusBadRequest, "items of a private feed are not signed, and no other node sees them: leave out least")
+		return nil, refuse(http.StatusBadRequest, "items of a private feed are not signed, and no other node sees them: subscribe without least (--least), or without private (--private)")
 	}
 	if q.QuietFollow {
-		return nil, refuse(http.StatusBadRequest, "no other node knows a private feed: leave out quiet_follow")
+		return nil, refuse(http.StatusBadRequest, "no other node knows a private feed: subscribe without quiet_follow (--quiet-follow), or without private (--private)")
 	}
 	if err := checkTags(q.Tags); err != nil {
 		return nil, err

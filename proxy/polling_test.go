@@ -23,6 +23,7 @@ func TestPollingFactsLeaveOutWhatIsUnknown(t *testing.T) {
 		},
 		{Channel{Pollers: 1, Budget: new(4), Polls: true, Rank: new(0), PhaseS: new(0.)}, "only this node polls it"},
 		{Channel{Polls: true, Rank: new(0), PhaseS: new(0.)}, "this node is number 1 of them"},
+		{Channel{Pollers: 2, Polls: true, Rank: new(2), PhaseS: new(450.)}, "2 nodes poll it · this node polls it"},
 		{Channel{Polls: true, PhaseS: new(450.), Level: new(1.)}, "this node polls it, 7 min 30 s into each interval"},
 		{Channel{Pollers: 2, DetectionExpectedS: new(1.6666), DetectionObservedS: new(86400.)}, "2 nodes poll it · average delay of new items: 1.7 s expected, 24 h observed"},
 		{Channel{DetectionExpectedS: new(900.), DetectionObservedS: new(3600.)}, "average delay of new items: 15 min expected, 60 min observed"},

@@ -206,10 +206,14 @@ func TestCertificatesAdmit(t *testing.T) {
 	}
 	s.World.Run(5 * time.Minute)
 	states(refused(stranger, revoked.ID()))
+	delete(c.Authority.Refused, revoked.ID()) // admitted again
+	c.Authority.Number++
+	s.World.Run(3 * time.Minute)
+	states(refused(stranger))
 	s.members[0].Kill(true) // without the authority, the network goes on until certificates expire
 	s.World.Run(10 * time.Minute)
 	for _, p := range s.members[1:] {
-		if p != revoked && p.ID() != stranger && !p.Active() {
+		if p.ID() != stranger && !p.Active() {
 			t.Errorf("host %d: %v while the authority is away", p.Index(), p.node.Overlay.State())
 		}
 	}
@@ -242,6 +246,37 @@ func TestAnAuthorityRevokesItsOwnNode(t *testing.T) {
 		s.World.Run(5 * time.Minute)
 		if got := founder.node.Overlay.State(); got != want {
 			t.Errorf("step %d: the node of the authority is %v, want %v", i, got, want)
+		}
+	}
+	s.CheckQuiet()
+	report(t, s)
+}
+
+// Clients that attach while the network has one member find a second host once there are others.
+func TestFirstClientsFindASecondHost(t *testing.T) {
+	t.Parallel()
+	c := SwarmConfig{World: Config{Seed: 9}, Network: wire.DefaultNetwork("sim")}
+	c.Certify(time.Hour)
+	s := NewSwarm(c)
+	s.Grow(8, 100*time.Millisecond)
+	for _, p := range s.members[1:] {
+		c.Authority.Refused[p.ID()] = true
+	}
+	s.World.Run(5 * time.Minute)
+	clients := s.members[6:]
+	for _, p := range s.members[1:] {
+		if hosts := p.node.Overlay.Hosts(); len(hosts) != 1 {
+			t.Fatalf("host %d: %v with %d hosts", p.Index(), p.node.Overlay.State(), len(hosts))
+		}
+	}
+	for _, p := range s.members[1:6] {
+		delete(c.Authority.Refused, p.ID())
+	}
+	c.Authority.Number++
+	s.World.Run(5 * time.Minute)
+	for _, p := range clients {
+		if hosts := p.node.Overlay.Hosts(); p.node.Overlay.State() != overlay.Attached || len(hosts) != 2 {
+			t.Errorf("host %d: %v with %d hosts", p.Index(), p.node.Overlay.State(), len(hosts))
 		}
 	}
 	s.CheckQuiet()

@@ -160,6 +160,14 @@ func TestRequestsOfSubscribe(t *testing.T) {
 	}
 }
 
+// A client never learns how many members its network has, so status does not promise the number for later.
+func TestStatusOfAClient(t *testing.T) {
+	_, stdout, _ := runCommandAt(t, newFakeNode(t, 200, `{"state":"ok"}`), "status")
+	if !strings.Contains(stdout, "not known to this node, because only members of the network count them\n") {
+		t.Errorf("%s", stdout)
+	}
+}
+
 // A command prints notes about its answer on standard error if standard output is not a terminal.
 func TestNotesGoToStandardError(t *testing.T) {
 	for _, c := range []struct{ body, args, stdout, stderr string }{

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"tidings/internal/longtest"
 	"tidings/proxy"
 )
 
@@ -30,6 +31,9 @@ func TestAnAuthorityAdmitsNodes(t *testing.T) {
 			t.Fatalf("network %v: %s, %v", args, out, err)
 		}
 		return out
+	}
+	if _, err := try("create", "", "--authority", dir); err == nil || !strings.Contains(err.Error(), "the name is empty") {
+		t.Errorf("a network without a name: %v", err)
 	}
 	if out := network("create", "club", "--authority", dir, "--allow-private-origins", "--poll-interval", "1s", "--maintenance-interval", "1s"); !strings.Contains(out, "club") {
 		t.Errorf("create: %s", out)
@@ -69,12 +73,26 @@ func TestAnAuthorityAdmitsNodes(t *testing.T) {
 	other.restart()
 	state("a member of network") // it has kept its certificate
 	network("revoke", "--authority", dir, peer)
-	state("no certificate")
+	state("an authority has revoked")
 	reads()
 	if out := network("list", "--authority", dir); strings.Count(out, "\n") != 3 || !strings.Contains(out, "the other one") {
 		t.Errorf("list: %s", out)
 	}
-	if out, err := try("revoke", "--authority", dir, peer); err == nil || !strings.Contains(err.Error(), "no member") {
+	if out, err := try("revoke", "--authority", dir, peer); err == nil || !strings.Contains(err.Error(), "revoked already") {
 		t.Errorf("revoked twice: %s, %v", out, err)
 	}
+	if longtest.Long() { // takes two more minutes; sim.TestCertificatesAdmit does the same
+		network("admit", "--authority", dir, "--name", "the other one", peer)
+		state("a member of network")
+	}
+	if out := network("revoke", "--authority", dir, founder.status().PeerID); !strings.Contains(out, "the node of this authority") {
+		t.Errorf("the authority's own node is revoked without a warning: %s", out)
+	}
+	eventually(t, 3*timeout, "the authority's node to say that it was revoked", func() error {
+		found, err := askJSON[proxy.DoctorResponse](founder, "doctor")
+		if err == nil && !strings.Contains(fmt.Sprint(found.Findings), "this node of an authority was revoked itself") {
+			err = fmt.Errorf("%+v", found.Findings)
+		}
+		return err
+	})
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,8 +39,8 @@ type createNetworkCommand struct {
 
 // Run creates an authority and the descriptor of its network. The first node founds the network.
 func (c *createNetworkCommand) Run(s streams) error {
-	if c.NetworkFlags.IDs != nil && *c.NetworkFlags.IDs != wire.CertificateIDs {
-		return usagef("--ids %s: a network with authorities has ids %s; found others with tidings run", *c.NetworkFlags.IDs, wire.CertificateIDs)
+	if c.Name == "" {
+		return usagef("create a network: the name is empty; give it one")
 	}
 	var others []ed25519.PublicKey
 	for _, text := range c.With {
@@ -52,17 +53,15 @@ func (c *createNetworkCommand) Run(s streams) error {
 	if len(others) >= wire.MaxAuthorities {
 		return usagef("--with: give the keys of at most %d other authorities", wire.MaxAuthorities-1)
 	}
-	ids := wire.CertificateIDs
-	c.NetworkFlags.IDs = &ids
 	check := make(ed25519.PublicKey, ed25519.PublicKeySize) // stands for the key of the authority, which is not made in vain
-	if _, err := c.NetworkFlags.networkOf(c.Name, wire.JoinAuthorities(append([]ed25519.PublicKey{check}, others...)...)); err != nil {
+	if _, err := c.NetworkFlags.network(c.Name, wire.CertificateIDs, wire.JoinAuthorities(append([]ed25519.PublicKey{check}, others...)...)); err != nil {
 		return usageError{error: err}
 	}
 	dir, err := authority.Create(c.Authority)
 	if err != nil {
 		return err
 	}
-	n, err := c.NetworkFlags.networkOf(c.Name, wire.JoinAuthorities(append([]ed25519.PublicKey{dir.Public()}, others...)...))
+	n, err := c.NetworkFlags.network(c.Name, wire.CertificateIDs, wire.JoinAuthorities(append([]ed25519.PublicKey{dir.Public()}, others...)...))
 	if err != nil {
 		return err
 	}
@@ -122,14 +121,21 @@ type revokeCommand struct {
 // Run revokes members.
 func (c *revokeCommand) Run(s streams) error {
 	return eachPeer(c.Authority, c.PeerIDs, func(dir *authority.Dir, p env.PeerID, text string) error {
-		done, err := dir.Revoke(p, time.Now())
+		was, done, err := dir.Revoke(p, time.Now())
 		if err == nil && !done {
-			err = fmt.Errorf("revoke %s: it is no member; tidings network list shows the members", text)
+			err = fmt.Errorf("revoke %s: it was revoked already, on %s; tidings network list shows the members", text, was.Revoked.Format(time.DateOnly))
 		}
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(s.out, "%s is revoked; the other nodes learn it within a minute while a node of this authority runs\n", text)
+		note := ""
+		switch {
+		case was.Signs:
+			note = "It has been the node of this authority. If it still is, nobody is admitted and no certificate is renewed: tidings network admit undoes this.\n"
+		case was.Admitted.IsZero() && !was.Damaged:
+			note = "This authority has never admitted it.\n"
+		}
+		_, err = fmt.Fprintf(s.out, "%s is revoked; the other nodes learn it within a minute while a node of this authority runs\n%s", text, note)
 		return err
 	})
 }
@@ -175,12 +181,20 @@ func (c *membersCommand) Run(s streams) error {
 		return err
 	}
 	for _, m := range members {
-		revoked := cell{}
-		if !m.Revoked.IsZero() {
-			revoked = cell{m.Revoked.Format(time.DateOnly), yellow}
+		revoked := cell{dateOf(m.Revoked), yellow}
+		if m.Damaged {
+			revoked.text = "damaged"
 		}
-		t.row(cell{text: libp2p.PeerIDString(m.Peer)}, cell{text: m.Admitted.Format(time.DateOnly)}, revoked, cell{text: m.Name})
+		t.row(cell{text: libp2p.PeerIDString(m.Peer)}, cell{text: dateOf(m.Admitted)}, revoked, cell{text: m.Name})
 	}
 	_, err = fmt.Fprint(s.out, t.String())
-	return err
+	return errors.Join(err, dir.Check())
+}
+
+// dateOf formats a date; empty if it is not known.
+func dateOf(at time.Time) string {
+	if at.IsZero() {
+		return ""
+	}
+	return at.Format(time.DateOnly)
 }

@@ -22,7 +22,6 @@ type networkFlags struct {
 	TargetDetection     *time.Duration `placeholder:"D" help:"Time to detect a change that --objective fast aims at (30s)."`
 	Load                *float64       `placeholder:"X" help:"Allowed polls, as a multiple of the polls that the readers would make by themselves (1)."`
 	Owners              *int           `placeholder:"N" help:"Number of nodes that keep the log of a feed, 1 to 8 (5)."`
-	IDs                 *string        `name:"ids" placeholder:"KIND" help:"What ids of members are made of: key (default), which is for friends, or address, which is for strangers at public addresses. For certificates, see tidings network create."`
 	Scheme              *string        `placeholder:"NAME" help:"Preset of the following four flags: bound (default) or paper."`
 	Wedge               *string        `placeholder:"NAME" help:"Choice of the nodes that poll a feed: rank, base2, base16."`
 	Clusters            *string        `placeholder:"NAME" help:"Form of the summaries of feeds for other nodes: bins, paper."`
@@ -43,7 +42,6 @@ func (f networkFlags) givenFlags() []string {
 
 // flagName returns the flag of a field: poll-interval for PollInterval.
 func flagName(field string) string {
-	field = strings.ReplaceAll(field, "IDs", "Ids")
 	var b strings.Builder
 	for i, r := range field {
 		if unicode.IsUpper(r) && i > 0 {
@@ -54,13 +52,10 @@ func flagName(field string) string {
 	return b.String()
 }
 
-// network returns the network that the flags describe.
-func (f networkFlags) network(name string) (wire.Network, error) { return f.networkOf(name, "") }
-
-// networkOf returns the network that the flags describe, with the given authorities.
-func (f networkFlags) networkOf(name, authorities string) (wire.Network, error) {
+// network returns the network that the flags describe, with ids of a kind and the given authorities.
+func (f networkFlags) network(name, ids, authorities string) (wire.Network, error) {
 	n := wire.DefaultNetwork(cmp.Or(name, defaultNetwork))
-	n.Authorities = authorities
+	n.IDs, n.Authorities = ids, authorities
 	if f.Scheme != nil {
 		if err := applyScheme(&n, *f.Scheme); err != nil {
 			return n, err
@@ -73,7 +68,6 @@ func (f networkFlags) networkOf(name, authorities string) (wire.Network, error) 
 	setIfGiven(&n.TargetDetection, f.TargetDetection)
 	setIfGiven(&n.Load, f.Load)
 	setIfGiven(&n.Owners, f.Owners)
-	setIfGiven(&n.IDs, f.IDs)
 	setIfGiven(&n.Wedge, f.Wedge)
 	setIfGiven(&n.Clusters, f.Clusters)
 	setIfGiven(&n.Phases, f.Phases)

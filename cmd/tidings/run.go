@@ -16,6 +16,7 @@ import (
 	"tidings/internal/authority"
 	"tidings/internal/daemon"
 	"tidings/internal/publisher"
+	"tidings/internal/wire"
 	"tidings/overlay/libp2p"
 	"tidings/proxy"
 )
@@ -41,6 +42,7 @@ type runCommand struct {
 	keyFlags   `embed:""`
 
 	NetworkFlags networkFlags `embed:"" group:"Parameters of a new network (nodes that join take them from it):"`
+	IDs          *string      `name:"ids" placeholder:"KIND" group:"Parameters of a new network (nodes that join take them from it):" help:"What ids of members are made of: key (default), which is for friends, or address, which is for strangers at public addresses. For certificates, see tidings network create."`
 
 	sources map[string]string // where each setting of a network was given, by the name of the setting
 
@@ -52,7 +54,7 @@ type runCommand struct {
 // and rejects environment variables that look like misspelt settings.
 func (c *runCommand) AfterApply(k *kong.Context) error {
 	c.sources = map[string]string{}
-	names := c.NetworkFlags.givenFlags()
+	names := c.givenNetworkFlags()
 	if c.Network != "" {
 		names = append(names, "--network")
 	}
@@ -161,7 +163,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	if err := d.Validate(); err != nil {
 		return d, usageError{error: err}
 	}
-	given := c.NetworkFlags.givenFlags()
+	given := c.givenNetworkFlags()
 	if c.Authority != "" {
 		if len(given) > 0 {
 			return d, usagef("give either --authority, whose network has its parameters already, or %s", strings.Join(given, ", "))
@@ -181,13 +183,24 @@ func (c *runCommand) config() (daemon.Config, error) {
 		d.Network = c.Network
 		return d, nil
 	}
-	n, err := c.NetworkFlags.network(c.Network)
+	ids := wire.KeyIDs
+	setIfGiven(&ids, c.IDs)
+	n, err := c.NetworkFlags.network(c.Network, ids, "")
 	if err != nil {
 		return d, usageError{error: err}
 	}
 	n.PrivateAddresses = c.AllowPrivateOrigins
 	d.Found, d.SettingSources = &n, c.sources
 	return d, nil
+}
+
+// givenNetworkFlags returns the names of the flags about a new network that were given.
+func (c *runCommand) givenNetworkFlags() []string {
+	names := c.NetworkFlags.givenFlags()
+	if c.IDs != nil {
+		names = append(names, "--ids")
+	}
+	return names
 }
 
 // withAuthority returns the configuration of a node of an authority. Without --bootstrap it founds the network that was

@@ -188,7 +188,7 @@ func TestEveryNetworkFlagIsReportedAsGiven(t *testing.T) {
 	for i := range args {
 		args[i], _, _ = strings.Cut(args[i], "=")
 	}
-	given := g.Run.NetworkFlags.givenFlags()
+	given := g.Run.givenNetworkFlags()
 	slices.Sort(given)
 	slices.Sort(args)
 	if !slices.Equal(given, args) {

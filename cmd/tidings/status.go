@@ -117,7 +117,7 @@ func decisionText(st proxy.Status) string {
 func membersText(n int) string {
 	switch n {
 	case 0:
-		return "not known yet"
+		return "not known to this node, because only members of the network count them"
 	case 1:
 		return "1 (this node alone)"
 	}

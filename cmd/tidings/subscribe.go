@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"tidings/internal/feed"
@@ -26,10 +27,17 @@ type subscribeCommand struct {
 	URLs        []string `arg:"" name:"url" help:"Addresses of feeds, or of pages that advertise a feed. page+https://… follows changes of the page itself, and page+https://…#select=CSS those of some elements."`
 }
 
-// Validate checks --least. An enum of kong would list "" as one of the values.
+// Validate checks --least, and flags that exclude each other. An enum of kong would list "" as one of the values of --least.
 func (c *subscribeCommand) Validate() error {
 	if !proxy.IsMinProvenance(c.Least) {
 		return fmt.Errorf("--least must be %s, not %q", proxy.MinProvenances, c.Least)
+	}
+	private := c.HeaderFile != "" || c.Private || slices.ContainsFunc(c.URLs, func(u string) bool { return proxy.WithoutPassword(u) != u })
+	switch {
+	case private && c.QuietFollow:
+		return errors.New("--quiet-follow: no other node knows a private feed anyway; leave the flag out")
+	case private && c.Least != "" && c.Least != proxy.ProvenanceAny:
+		return errors.New("--least: items of a private feed are not signed, and no other node sees them; leave the flag out")
 	}
 	return nil
 }

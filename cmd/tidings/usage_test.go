@@ -31,6 +31,9 @@ func TestMistypedCommandLines(t *testing.T) {
 		{"run --poll-interval 0s --http none", `poll interval 0s: give a whole number of seconds from 1s to 24h; see tidings run --help`},
 		{"run --config none.toml", `settings: cannot read none.toml: no such file or directory; check the name of the file; see tidings run --help`},
 		{"run --owners five", `--owners: "five" is not a whole number; see tidings run --help`},
+		{"network create --authority a --ids key n", `unknown flag --ids; see tidings network create --help`},
+		{"subscribe --private --quiet-follow u", `subscribe: --quiet-follow: no other node knows a private feed anyway; leave the flag out; see tidings subscribe --help`},
+		{"subscribe --least witnessed https://a:b@h.example/", `subscribe: --least: items of a private feed are not signed, and no other node sees them; leave the flag out; see tidings subscribe --help`},
 		{"run --load much", `--load: "much" is not a number; see tidings run --help`},
 	} {
 		var out, said bytes.Buffer

@@ -13,6 +13,7 @@
 package authority
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
@@ -62,16 +63,21 @@ type Member struct {
 	Peer     env.PeerID
 	Name     string     // for the operator; may be empty
 	ID       overlay.ID // drawn at random when the node was admitted
-	Admitted time.Time
-	Revoked  time.Time // zero: not revoked
+	Admitted time.Time  // zero: another authority may have admitted it
+	Revoked  time.Time  // zero: not revoked
+	Signs    bool       // a node that ran with the directory
+	// Damaged says that the node's file cannot be read. Then nobody knows whether the node was revoked, so it counts as
+	// revoked since the file was last changed.
+	Damaged bool
 }
 
 // memberFile is the content of a member's file.
 type memberFile struct {
 	Name     string    `json:"name,omitempty"`
 	ID       string    `json:"id"`
-	Admitted time.Time `json:"admitted"`
+	Admitted time.Time `json:"admitted,omitzero"`
 	Revoked  time.Time `json:"revoked,omitzero"`
+	Signs    bool      `json:"signs,omitempty"`
 }
 
 // Create makes the directory of a new authority, with a new key.
@@ -163,10 +169,22 @@ func (d *Dir) Network() (n wire.Network, ok bool, err error) {
 	if err == nil {
 		n, err = wire.ParseDescriptor(b)
 	}
+	if err == nil {
+		err = d.checkMember(n)
+	}
 	if err != nil {
 		return n, false, fmt.Errorf("network of authority: %s: %w; restore it from a backup", file, err)
 	}
 	return n, true, nil
+}
+
+// checkMember returns an error if the authority is none of a network.
+func (d *Dir) checkMember(n wire.Network) error {
+	keys, err := n.AuthorityKeys()
+	if err == nil && !slices.ContainsFunc(keys, func(k ed25519.PublicKey) bool { return k.Equal(d.Public()) }) {
+		err = fmt.Errorf("the authority in %s is none of network %q, whose members it cannot admit", d.path, n.Name)
+	}
+	return err
 }
 
 // Admit admits a node under a new random id, also one that was revoked. It returns false if the node is a member already.
@@ -184,21 +202,27 @@ func (d *Dir) Admit(peer env.PeerID, name string, now time.Time) (bool, error) {
 	return true, d.save(m)
 }
 
-// Revoke revokes a member. It returns false if the node is none.
-func (d *Dir) Revoke(peer env.PeerID, now time.Time) (bool, error) {
+// Revoke revokes a node, also one that another authority has admitted. It returns what was known of the node, and false if it
+// was revoked already.
+func (d *Dir) Revoke(peer env.PeerID, now time.Time) (Member, bool, error) {
+	was := Member{Peer: peer}
 	m, err := d.member(peer)
-	if err != nil || m == nil || !m.Revoked.IsZero() {
-		return false, err
+	if m != nil {
+		was = *m
+	}
+	if err != nil || !was.Revoked.IsZero() && !was.Damaged {
+		return was, false, err
 	}
 	all, err := d.Members()
 	if err != nil {
-		return false, err
+		return was, false, err
 	}
 	if n := len(listed(all, now)); n >= overlay.MaxRevoked {
-		return false, fmt.Errorf("revoke: %d members were revoked within the last %d days, and a list has room for %d; wait until certificates expire", n, Lifetime/(24*time.Hour), overlay.MaxRevoked)
+		return was, false, fmt.Errorf("revoke: %d members were revoked within the last %d days, and a list has room for %d; wait until certificates expire", n, Lifetime/(24*time.Hour), overlay.MaxRevoked)
 	}
-	m.Revoked = now
-	return true, d.save(*m)
+	revoked := was
+	revoked.Revoked = now
+	return was, true, d.save(revoked)
 }
 
 // Members returns the members in the order in which they were admitted, also those that were revoked.
@@ -225,6 +249,21 @@ func (d *Dir) Members() ([]Member, error) {
 	return members, nil
 }
 
+// Check returns an error if files of members cannot be read.
+func (d *Dir) Check() error {
+	members, err := d.Members()
+	return cmp.Or(err, d.damaged(members))
+}
+
+// damaged returns an error that names a member whose file is damaged; nil if there is none.
+func (d *Dir) damaged(members []Member) error {
+	i := slices.IndexFunc(members, func(m Member) bool { return m.Damaged })
+	if i < 0 {
+		return nil
+	}
+	return fmt.Errorf("members: %s is damaged, so its node counts as revoked; restore it from a backup, or admit or revoke the node again", d.file(members[i].Peer))
+}
+
 func (d *Dir) file(peer env.PeerID) string {
 	return filepath.Join(d.path, membersFolder, libp2p.PeerIDString(peer))
 }
@@ -242,13 +281,17 @@ func (d *Dir) member(peer env.PeerID) (*Member, error) {
 	err = json.Unmarshal(b, &f)
 	id, hexErr := hex.DecodeString(f.ID)
 	if err = errors.Join(err, hexErr); err != nil || len(id) != len(overlay.ID{}) {
-		return nil, fmt.Errorf("members: %s is damaged; restore it from a backup, or remove it and admit the node again", d.file(peer))
+		info, err := os.Stat(d.file(peer))
+		if err != nil {
+			return nil, fmt.Errorf("members: %w", err)
+		}
+		return &Member{Peer: peer, Revoked: info.ModTime(), Damaged: true}, nil
 	}
-	return &Member{Peer: peer, Name: f.Name, ID: overlay.ID(id), Admitted: f.Admitted, Revoked: f.Revoked}, nil
+	return &Member{Peer: peer, Name: f.Name, ID: overlay.ID(id), Admitted: f.Admitted, Revoked: f.Revoked, Signs: f.Signs}, nil
 }
 
 func (d *Dir) save(m Member) error {
-	b, err := json.Marshal(memberFile{m.Name, m.ID.String(), m.Admitted.UTC(), m.Revoked.UTC()})
+	b, err := json.Marshal(memberFile{m.Name, m.ID.String(), m.Admitted.UTC(), m.Revoked.UTC(), m.Signs})
 	if err == nil {
 		err = store.WriteFile(d.file(m.Peer), append(b, '\n'))
 	}

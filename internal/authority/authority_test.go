@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +37,11 @@ func create(t *testing.T) (*Dir, string) {
 	return d, path
 }
 
+func revoke(d *Dir, peer env.PeerID, now time.Time) (bool, error) {
+	_, done, err := d.Revoke(peer, now)
+	return done, err
+}
+
 func TestMembersAreAdmittedAndRevoked(t *testing.T) {
 	d, path := create(t)
 	again, err := Open(path)
@@ -48,12 +55,12 @@ func TestMembersAreAdmittedAndRevoked(t *testing.T) {
 		do   func() (bool, error)
 		want bool
 	}{
-		{func() (bool, error) { return d.Revoke(node(1), now) }, false},
+		{func() (bool, error) { return revoke(d, node(1), now) }, true}, // of another authority
 		{func() (bool, error) { return d.Admit(node(1), "one", now) }, true},
 		{func() (bool, error) { return again.Admit(node(1), "again", now) }, false},
 		{func() (bool, error) { return again.Admit(node(2), "two", now.Add(time.Minute)) }, true},
-		{func() (bool, error) { return d.Revoke(node(1), now.Add(time.Hour)) }, true},
-		{func() (bool, error) { return d.Revoke(node(1), now.Add(time.Hour)) }, false},
+		{func() (bool, error) { return revoke(d, node(1), now.Add(time.Hour)) }, true},
+		{func() (bool, error) { return revoke(d, node(1), now.Add(time.Hour)) }, false},
 	} {
 		if got, err := step.do(); err != nil || got != step.want {
 			t.Errorf("step %d: %v, %v", i, got, err)
@@ -85,7 +92,7 @@ func TestSigning(t *testing.T) {
 	}
 	self := node(9)
 	key, _ := wire.PublicKeyOf(self)
-	a, err := d.Signing(n, wire.HashOf(n.Descriptor()), key)
+	a, err := d.Signing(n, wire.HashOf(n.Descriptor()), key, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,14 +115,23 @@ func TestSigning(t *testing.T) {
 	if !bytes.Equal(first, a.Revocations(overlay.ID{1})) {
 		t.Error("the list is signed anew because a node was admitted")
 	}
-	if _, err := d.Revoke(node(1), time.Now()); err != nil {
+	if _, err := revoke(d, node(1), time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if a.Certify(node(1), now) != nil || bytes.Equal(first, a.Revocations(overlay.ID{1})) {
 		t.Error("a revoked node is certified, or not on the list")
 	}
 	other := wire.DefaultNetwork("other")
-	if _, err := d.Signing(other, wire.HashOf(other.Descriptor()), key); err == nil || !strings.Contains(err.Error(), "leave --authority out") {
+	if was, _, err := d.Revoke(self, time.Now()); err != nil || !was.Signs {
+		t.Errorf("the authority's own node is not known as one: %+v, %v", was, err)
+	}
+	if err := d.SaveNetwork(other); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := d.Network(); err == nil || !strings.Contains(err.Error(), "restore it from a backup") {
+		t.Errorf("the file of another network: %v", err)
+	}
+	if _, err := d.Signing(other, wire.HashOf(other.Descriptor()), key, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "leave --authority out") {
 		t.Errorf("an authority of another network: %v", err)
 	}
 }
@@ -132,15 +148,74 @@ func TestTheListIsBounded(t *testing.T) {
 	if err := d.save(Member{Peer: node(5000), Admitted: now}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Revoke(node(5000), now.Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "wait until certificates expire") {
+	if _, err := revoke(d, node(5000), now.Add(time.Hour)); err == nil || !strings.Contains(err.Error(), "wait until certificates expire") {
 		t.Errorf("over the limit: %v", err)
 	}
-	if done, err := d.Revoke(node(5000), now.Add(Lifetime)); !done || err != nil {
+	if done, err := revoke(d, node(5000), now.Add(Lifetime)); !done || err != nil {
 		t.Errorf("after a lifetime: %v", err)
 	}
 	if _, err := d.Admit(node(5001), strings.Repeat("x", maxName+1), now); err == nil {
 		t.Error("a name over the limit is taken")
 	}
+}
+
+// A damaged file of a member stops nothing but its own node, which counts as revoked until the operator has decided: the file may
+// be that of a revoked member.
+func TestOneDamagedFileDoesNotStopTheAuthority(t *testing.T) {
+	d, _ := create(t)
+	n := wire.DefaultNetwork("club")
+	n.IDs, n.Authorities = wire.CertificateIDs, wire.JoinAuthorities(d.Public())
+	key, _ := wire.PublicKeyOf(node(9))
+	var log bytes.Buffer
+	a, err := d.Signing(n, wire.HashOf(n.Descriptor()), key, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := func(want ...env.PeerID) {
+		t.Helper()
+		a.Revocations(overlay.ID{1})
+		got := a.(*signing).of.Revoked
+		if slices.Sort(want); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+			t.Errorf("the list has %d nodes, want %d", len(got), len(want))
+		}
+	}
+	for i := 1; i <= 3; i++ {
+		if _, err := d.Admit(node(i), "", now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed()
+	intact, err := os.ReadFile(d.file(node(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(content []byte) {
+		t.Helper()
+		if err := os.WriteFile(d.file(node(1)), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write([]byte("{"))
+	if done, err := revoke(d, node(2), time.Now()); !done || err != nil {
+		t.Fatalf("another member cannot be revoked: %v", err)
+	}
+	listed(node(1), node(2))
+	listed(node(1), node(2))
+	if strings.Count(log.String(), "is damaged") != 1 {
+		t.Errorf("the log: %s", log.String())
+	}
+	write(intact) // in place
+	listed(node(2))
+	write(nil)
+	if done, err := revoke(d, node(1), time.Now()); !done || err != nil || d.Check() != nil {
+		t.Errorf("revoked: %v, %v, %v", done, err, d.Check())
+	}
+	listed(node(1), node(2))
+	write(nil)
+	if done, err := d.Admit(node(1), "again", time.Now()); !done || err != nil || d.Check() != nil {
+		t.Errorf("admitted: %v, %v, %v", done, err, d.Check())
+	}
+	listed(node(2))
 }
 
 func TestDamagedFiles(t *testing.T) {
@@ -159,7 +234,10 @@ func TestDamagedFiles(t *testing.T) {
 	}
 	for _, text := range []string{"", "{", `{"id":"zz"}`, `{"id":"00"}`} {
 		write(filepath.Join(membersFolder, libp2p.PeerIDString(node(1))), text)
-		if _, err := d.Members(); err == nil || !strings.Contains(err.Error(), "restore it from a backup") {
+		if m, err := d.Members(); err != nil || len(m) != 1 || !m[0].Damaged || m[0].Revoked.IsZero() {
+			t.Errorf("%q: %+v, %v", text, m, err)
+		}
+		if err := d.Check(); err == nil || !strings.Contains(err.Error(), "restore it from a backup") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

@@ -30,7 +30,9 @@ const (
 // An Authority admits members of a network of certificates.
 type Authority interface {
 	// Signing returns the authority of a node in its network, or an error if the network does not know it.
-	Signing(n wire.Network, hash wire.Hash, node ed25519.PublicKey) (overlay.Authority, error)
+	Signing(n wire.Network, hash wire.Hash, node ed25519.PublicKey, log *slog.Logger) (overlay.Authority, error)
+	// Check returns an error if the members cannot be read.
+	Check() error
 }
 
 // A World stands between a node and the real one.

@@ -65,11 +65,22 @@ func cutOff(n *node.Node) *feedtree.CutOff {
 	return nil
 }
 
-// addCircuit adds that a subscription is quiet, and that no members stand between at present.
+// quietAnswer is how long a quiet subscription may be new. Its first answer takes some seconds; in a network that is too small,
+// a circuit stands and nothing ever comes through it.
+const quietAnswer = 2 * time.Minute
+
+// addCircuit adds that a subscription is quiet, and that no members stand between at present or bring nothing of the feed.
 func addCircuit(c *proxy.Channel, n *node.Node, s feedtree.Subscription) {
-	connected, quiet := n.Quiet(s.Key)
-	if c.Quiet = quiet; quiet && !connected && (c.State == proxy.StateOK || c.State == proxy.StateNew || c.State == proxy.StateCutOff) {
+	if connected, quiet := n.Quiet(s.Key); quiet {
+		c.Quiet = true
+		addQuietState(c, s, connected, time.Now())
+	}
+}
+
+func addQuietState(c *proxy.Channel, s feedtree.Subscription, connected bool, now time.Time) {
+	unheard := c.State == proxy.StateNew && now.Sub(s.Since) > quietAnswer
+	if unheard || !connected && (c.State == proxy.StateOK || c.State == proxy.StateNew || c.State == proxy.StateCutOff) {
 		c.State, c.Since = proxy.StateCutOff, proxy.OptionalTime(s.Heard)
-		c.Error = "this node looks for two other members that stand between it and the feed; the network must have at least five members"
+		c.Error = "this node looks for two other members that stand between it and the feed, and for others that keep it; the network must have at least five members"
 	}
 }

@@ -316,22 +316,26 @@ func (d *Daemon) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	network, err := wire.ParseDescriptor(descriptor)
+	if err != nil {
+		return err
+	}
+	hash := wire.HashOf(descriptor)
+	c := node.DefaultConfig(network)
+	if d.config.Authority != nil { // an authority of another network leaves the data directory as it was
+		if c.Overlay.Authority, err = d.config.Authority.Signing(network, hash, d.dataDir.key.Public().(ed25519.PublicKey), d.log); err != nil {
+			return err
+		}
+	}
 	if d.dataDir.Descriptor == nil {
 		if err := d.dataDir.saveNetwork(descriptor, false); err != nil {
 			return err
 		}
 	}
+	c.Overlay.Founder = d.dataDir.Founder
 	rng, err := newRand()
 	if err != nil {
 		return err
-	}
-	hash := wire.HashOf(descriptor)
-	c := node.DefaultConfig(d.dataDir.network)
-	c.Overlay.Founder = d.dataDir.Founder
-	if d.config.Authority != nil {
-		if c.Overlay.Authority, err = d.config.Authority.Signing(d.dataDir.network, hash, d.dataDir.key.Public().(ed25519.PublicKey)); err != nil {
-			return err
-		}
 	}
 	c.Corona.ExemptPrivate = d.config.AllowPrivateOrigins && d.config.Compression == 0
 	c.Corona.Compression = d.config.Compression

@@ -284,6 +284,13 @@ func TestOtherNetworkIsRefusedOnBothSides(t *testing.T) {
 	if err := c.JoinGroup(t.Context(), overlay.ID{}, 1); !errors.Is(err, ErrStopped) {
 		t.Errorf("subscribe on a node that never joined: %v", err)
 	}
+	d := opened(t, Config{Dir: t.TempDir(), Bootstrap: there.Addrs, Authority: damagedAuthority{}})
+	if err := d.Run(t.Context()); !errors.Is(err, errDamagedMembers) {
+		t.Errorf("Run of a node whose authority refuses the network: %v", err)
+	}
+	if has, err := HasNetwork(d.config.Dir); has || err != nil {
+		t.Errorf("its data directory belongs to the network: %v", err)
+	}
 	a.stop(t)
 }
 

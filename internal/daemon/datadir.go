@@ -361,6 +361,9 @@ func (dir *dataDir) checkNetwork() error {
 	c, name := dir.config, dir.network.Name
 	belongs := fmt.Sprintf("it belongs to network %q", name)
 	switch {
+	case c.Found != nil && c.Authority != nil && !bytes.Equal(c.Found.Descriptor(), dir.Descriptor):
+		return dataDirError(c.Dir, belongs+", whose settings never change, and the file network in the directory of --authority differs: "+c.Found.Differences("file", dir.network, "network"),
+			"restore the file from a backup, or "+otherDirectory, nil)
 	case c.Found != nil && c.SettingSources == nil && !bytes.Equal(c.Found.Descriptor(), dir.Descriptor):
 		return dataDirError(c.Dir, belongs+", whose settings never change, and the flags differ: "+c.Found.Differences("flags", dir.network, "network"),
 			"leave the flags out, or "+otherDirectory, nil)

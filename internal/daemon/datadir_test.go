@@ -52,6 +52,11 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 			other.Owners = 3
 			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Found: &other}
 		}, `whose settings never change, and the flags differ: owners (flags: 3, network: `},
+		{"another file of the authority", func(_ *testing.T, dir string) Config {
+			other := network
+			other.Witnesses = 2
+			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Found: &other, Authority: damagedAuthority{}}
+		}, "the file network in the directory of --authority differs: witnesses (file: 2, network: 3); restore the file from a backup"},
 		{"another parameter was given", func(_ *testing.T, dir string) Config {
 			other := network
 			other.Owners, other.Load = 3, 2

@@ -35,13 +35,17 @@ type journal struct {
 
 // network logs that the node has found, lost or regained its network.
 func (j *journal) network(s Snapshot) {
-	connected := s.CutOff == nil && s.Size > 1 && (s.State == overlay.Active || s.State == overlay.Attached)
-	lost := s.CutOff != nil || j.connected && s.Size <= 1
+	connected := !s.alone() && (s.State == overlay.Active || s.State == overlay.Attached)
+	lost := s.CutOff != nil || j.connected && s.alone()
+	members := any(s.Size)
+	if s.Size == 0 {
+		members = "unknown to a client"
+	}
 	switch {
 	case connected && j.lost:
-		j.log.Info("the node is in its network again", "members", s.Size)
+		j.log.Info("the node is in its network again", "members", members)
 	case connected && !j.connected:
-		j.log.Info("the node has joined other nodes", "network", s.Network, "members", s.Size)
+		j.log.Info("the node has joined other nodes", "network", s.Network, "members", members)
 	case lost && !j.lost:
 		j.log.Warn("no other node of the network answers; the node polls by itself")
 	}

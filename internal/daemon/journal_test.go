@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,14 +26,17 @@ func logged(f func(*journal)) string {
 func TestJoiningAndLosingTheNetworkIsLoggedOnce(t *testing.T) {
 	alone := Snapshot{Network: "n", State: overlay.Active, Size: 1}
 	member := Snapshot{Network: "n", State: overlay.Active, Size: 3}
-	client := Snapshot{Network: "n", State: overlay.Attached, Size: 3}
+	client := Snapshot{Network: "n", State: overlay.Attached} // a client does not know the size
 	joining := Snapshot{Network: "n", Size: 3}
-	cut := Snapshot{Network: "n", State: overlay.Attached, Size: 3, CutOff: &feedtree.CutOff{}}
+	cut := Snapshot{Network: "n", State: overlay.Attached, CutOff: &feedtree.CutOff{}}
 	const (
 		joined = "level=INFO msg=\"the node has joined other nodes\" network=n members=3\n"
 		lost   = "level=WARN msg=\"no other node of the network answers; the node polls by itself\"\n"
 		again  = "level=INFO msg=\"the node is in its network again\" members=3\n"
 	)
+	ofClient := func(lines string) string {
+		return strings.ReplaceAll(lines, "members=3", "members=\"unknown to a client\"")
+	}
 	for _, c := range []struct {
 		name string
 		seen []Snapshot
@@ -40,9 +44,10 @@ func TestJoiningAndLosingTheNetworkIsLoggedOnce(t *testing.T) {
 	}{
 		{"alone", []Snapshot{alone, alone}, ""},
 		{"joins", []Snapshot{joining, member, member}, joined},
-		{"gets company", []Snapshot{alone, client}, joined},
+		{"gets company", []Snapshot{alone, client}, ofClient(joined)},
+		{"becomes a client", []Snapshot{member, client, client, member}, joined},
 		{"finds nobody", []Snapshot{joining, cut, cut}, lost},
-		{"is cut off for a while", []Snapshot{client, cut, joining, client}, joined + lost + again},
+		{"is cut off for a while", []Snapshot{client, cut, joining, client}, ofClient(joined) + lost + ofClient(again)},
 		{"all others die", []Snapshot{member, alone, alone, member}, joined + lost + again},
 	} {
 		got := logged(func(j *journal) {

@@ -223,7 +223,7 @@ func (p *privateFeeds) open(address string, headers map[string]string, keep bool
 	case isPrivateName(address):
 		return t, fmt.Errorf("%s: %w", address, proxy.ErrNoSubscription)
 	case len(p.byName) >= maxPrivateFeeds:
-		return t, fmt.Errorf("%w: a node has at most %d private feeds", proxy.ErrFull, maxPrivateFeeds)
+		return t, kindError{proxy.ErrFull, fmt.Errorf("a node has at most %d private feeds; unsubscribe from another one first", maxPrivateFeeds)}
 	case p.shared(canonical):
 		return t, kindError{proxy.ErrForbidden, errors.New("the node follows this address as a shared feed already, so other nodes know it: unsubscribe from it first, and get a new token from the web server if the address has one")}
 	}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/node"
 	"tidings/overlay"
 	"tidings/proxy"
 )
@@ -117,5 +119,24 @@ func TestQuietSubscriptions(t *testing.T) {
 	status, answer := again.api(t, http.MethodPost, "/api/v1/subscribe", fmt.Sprintf(`{"url":%q,"quiet_follow":true}`, address))
 	if status != http.StatusConflict || !strings.Contains(answer, "unsubscribe first") {
 		t.Errorf("a known subscription becomes quiet: %d %s", status, answer)
+	}
+}
+
+// A node that has reached its limit of quiet subscriptions says so, and what to do. It used to say that no space was left.
+func TestOneQuietSubscriptionTooMany(t *testing.T) {
+	t.Parallel()
+	m := running(t, founding(t, "full"))
+	m.awaitMembers(t, 1)
+	subscribe := func(i int) error {
+		return m.SubscribeQuietly(t.Context(), fmt.Sprintf("https://feeds.example/%d.xml", i))
+	}
+	for i := range node.MaxQuiet {
+		if err := subscribe(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := subscribe(node.MaxQuiet)
+	if !errors.Is(err, proxy.ErrFull) || !strings.Contains(err.Error(), "limit of quiet subscriptions: 32; unsubscribe from another one first") || strings.Contains(err.Error(), "no space") {
+		t.Errorf("one more: %v", err)
 	}
 }

@@ -73,7 +73,13 @@ type Snapshot struct {
 
 	IDs         string               // of the network's members, see wire.Network
 	Certificate *overlay.Certificate // of the node in a network of certificates; nil: none
+	Revoked     bool                 // an authority has revoked it
 	Reachable   bool                 // other nodes can dial the node
+}
+
+// alone reports whether the node has no contact with other nodes. A client has contact, and does not know the size of its network.
+func (s Snapshot) alone() bool {
+	return s.CutOff != nil || s.Size <= 1 && s.State != overlay.Attached
 }
 
 // Snapshot returns the state of the node.
@@ -101,7 +107,7 @@ func (st *status) addNodeState(s *Snapshot) {
 	s.Hash = wire.HashOf(st.dataDir.Descriptor)
 	s.Network = st.network.Name
 	s.ID, s.State, s.Overlay, s.Scribe = o.ID(), o.State(), o.Stats(), st.node.Scribe.Stats()
-	s.IDs, s.Certificate, s.Reachable = st.network.IDs, o.Certificate(), o.CanBeDialled()
+	s.IDs, s.Certificate, s.Revoked, s.Reachable = st.network.IDs, o.Certificate(), o.Revoked(), o.CanBeDialled()
 	s.EntryPoints = o.EntryPoints()
 	s.Firehose = st.node.Firehose.Stats()
 	s.CutOff, s.Feeds = cutOff(st.node), st.node.Feeds.Stats().Subscriptions
@@ -373,7 +379,7 @@ const wrongNetworkText = "this data directory belongs to another network than th
 // isRefused reports whether the node is alone and a node at --bootstrap refuses it as a node of another
 // network.
 func isRefused(snap Snapshot) bool {
-	return (snap.Size <= 1 || snap.CutOff != nil) &&
+	return snap.alone() &&
 		slices.ContainsFunc(snap.Refusals, func(r libp2p.Refusal) bool { return r.Network && r.Bootstrap })
 }
 
@@ -387,13 +393,14 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 		add(levelProblem, "the node has not found its network yet", "check the --bootstrap addresses, and whether nodes run there")
 	case isRefused(snap):
 		add(levelProblem, wrongNetworkText, "start the node with an empty --data directory to join them; before that, save the subscriptions with tidings opml export --original FILE")
+	case snap.Revoked && st.config.Authority != nil: // also if no other member is left to which it could attach
+		findings = append(findings, uncertifiedFinding(snap, true))
 	case snap.CutOff != nil:
 		findings = append(findings, cutOffFinding(*snap.CutOff, snap.Feeds))
 	case snap.Size <= 1 && snap.State == overlay.Active:
 		add(levelOK, "the node is alone in its network and polls for itself", joinHint(snap))
 	case snap.State == overlay.Attached && snap.Reachable && snap.IDs == wire.CertificateIDs:
-		add(levelNote, "this node has no certificate of the network, so it takes part as a client: it reads and does not poll for others",
-			"to become a member, ask an operator of the network for: tidings network admit "+snap.Peer)
+		findings = append(findings, uncertifiedFinding(snap, false))
 	case snap.State == overlay.Attached && snap.Reachable && snap.IDs == wire.AddressIDs:
 		add(levelNote, "other nodes have all places of this node's block of addresses, so it takes part as a client: it reads and does not poll for others",
 			"the node asks again each hour")
@@ -411,6 +418,11 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 			text += "; this node's own is valid until " + c.NotAfter.Format(time.DateOnly)
 		}
 		add(levelOK, text, "")
+	}
+	if a := st.config.Authority; a != nil {
+		if err := a.Check(); err != nil {
+			add(levelProblem, err.Error(), "")
+		}
 	}
 	if f, ok := entryPointsFinding(snap.EntryPoints); ok && snap.CutOff == nil {
 		findings = append(findings, f)

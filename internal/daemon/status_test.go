@@ -1,6 +1,9 @@
 package daemon
 
 import (
+	"crypto/ed25519"
+	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -63,6 +66,14 @@ func TestFindingsNameTheTrouble(t *testing.T) {
 		"this node has no certificate": func(_ *status, s *Snapshot) {
 			s.IDs, s.State, s.Reachable = wire.CertificateIDs, overlay.Attached, true
 		},
+		"an authority has revoked the certificate": func(_ *status, s *Snapshot) {
+			s.IDs, s.State, s.Reachable, s.Revoked = wire.CertificateIDs, overlay.Attached, true, true
+		},
+		"this node of an authority was revoked": func(st *status, s *Snapshot) {
+			s.IDs, s.State, s.Size, s.Revoked = wire.CertificateIDs, overlay.Alone, 0, true
+			st.config.Authority = damagedAuthority{}
+		},
+		"members: a file is damaged": func(st *status, _ *Snapshot) { st.config.Authority = damagedAuthority{} },
 		"other nodes have all places of this": func(_ *status, s *Snapshot) {
 			s.IDs, s.State, s.Reachable = wire.AddressIDs, overlay.Attached, true
 		},
@@ -85,4 +96,15 @@ func TestFindingsNameTheTrouble(t *testing.T) {
 			t.Errorf("no %q in %+v", want, found)
 		}
 	}
+}
+
+// A damagedAuthority has members whose files cannot be read.
+type damagedAuthority struct{}
+
+var errDamagedMembers = errors.New("members: a file is damaged")
+
+func (damagedAuthority) Check() error { return errDamagedMembers }
+
+func (damagedAuthority) Signing(wire.Network, wire.Hash, ed25519.PublicKey, *slog.Logger) (overlay.Authority, error) {
+	return nil, errDamagedMembers
 }

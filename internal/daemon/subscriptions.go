@@ -178,7 +178,10 @@ func (s *subscriptions) subscribe(ctx context.Context, url string, a attributes)
 		}
 		s.write(r, a, max(r.weight, 1), done)
 	})
-	if errors.Is(err, feedtree.ErrFull) || errors.Is(err, node.ErrQuietFull) || errors.Is(err, store.ErrFull) {
+	switch {
+	case errors.Is(err, feedtree.ErrFull), errors.Is(err, node.ErrQuietFull):
+		return kindError{proxy.ErrFull, fmt.Errorf("%w; unsubscribe from another one first", err)}
+	case errors.Is(err, store.ErrFull):
 		return fmt.Errorf("%w: %w", proxy.ErrFull, err)
 	}
 	return err

@@ -76,7 +76,7 @@ func (ws *watches) Watch(ctx context.Context, text string) (proxy.Watch, error) 
 	case errors.Is(err, cobra.ErrTooGeneral):
 		err = fmt.Errorf("%w: %w", proxy.ErrQuery, err)
 	case errors.Is(err, cobra.ErrFull):
-		err = fmt.Errorf("%w: %w", proxy.ErrFull, err)
+		err = kindError{proxy.ErrFull, err}
 	}
 	if err != nil {
 		return proxy.Watch{}, err
