@@ -70,8 +70,8 @@ func TestSubscriptionOfACancelledRequestIsCounted(t *testing.T) {
 // Previews and new keyword subscriptions contain only articles with the required provenance.
 func TestRecentArticlesRespectRequiredProvenance(t *testing.T) {
 	raw := attributes{RequiredProvenance: proxy.ProvenancePublisher}.encode()
-	entries := func() []feed.Entry {
-		return []feed.Entry{{Provenance: feedtree.ByPublisher}, {Provenance: "single"}, {}}
+	entries := func() feedtree.Document {
+		return feedtree.Document{Entries: []feed.Entry{{Provenance: feedtree.ByPublisher}, {Provenance: "single"}, {}}}
 	}
 	if got := withRequiredProvenance(feedtree.Subscription{Attributes: raw}, entries()); len(got) != 1 {
 		t.Errorf("%+v", got)
