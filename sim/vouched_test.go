@@ -44,11 +44,18 @@ func TestAnEditHidesNothingThatIsVouchedFor(t *testing.T) {
 		return now, vouched
 	}
 	edit(near[6], "False ", 3) // of the feed, and of one or two items
+	waiting := func() int {
+		sub, _ := near[9].node.Feeds.Subscription(s.Key(url))
+		return sub.Waiting
+	}
 	contested := false
 	for range 60 {
 		s.World.Run(5 * time.Second)
 		now, vouched := edited("False ")
 		for i := range now {
+			if now[i] == feedtree.Single && waiting() == 0 {
+				t.Error("no item waits for witnesses")
+			}
 			if contested = now[i] == feedtree.Contested; !strings.HasPrefix(vouched[i], "witnessed ") {
 				t.Fatalf("the false edit is %q, and the version before it %q", now[i], vouched[i])
 			}
@@ -66,6 +73,9 @@ func TestAnEditHidesNothingThatIsVouchedFor(t *testing.T) {
 		if !strings.HasPrefix(now[i], "witnessed ") || vouched[i] != "" {
 			t.Errorf("the true edit is %q, and the version before it is kept as %q", now[i], vouched[i])
 		}
+	}
+	if n := waiting(); n > 0 {
+		t.Errorf("%d items wait for witnesses", n)
 	}
 	if len(now) < 5 {
 		t.Errorf("%d items are edited", len(now))
