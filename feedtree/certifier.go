@@ -36,6 +36,7 @@ type certifying struct {
 	unsigned  bool                                  // an item that no publisher has signed was appended
 	marks     marks                                 // items that have a certificate of today's owners
 	former    marks                                 // items that have an earlier one, whoever signed it
+	countedBy []env.PeerID                          // owners of the feed when the certificates in the log were last counted
 	sightings map[env.PeerID][]*difference.Sighting // of items without a certificate; at most maxHeldSightings of an owner
 	requests  int                                   // number of requests since the last new item
 	askAt     time.Time                             // when the next request is due
@@ -137,6 +138,7 @@ func (ce *certifier) check(c *channel) {
 		return
 	}
 	owners := v.Epoch.Owners
+	ce.recount(c, owners)
 	for _, certificate := range ce.certificates(c, owners) {
 		if !ce.append(c, certificate, owners) {
 			return
@@ -192,6 +194,7 @@ func (ce *certifier) onContest(from env.PeerID, m *feedtreepb.Contest) {
 	if !ok || c.leader == nil || !c.leader.ready || v.Epoch == nil || !slices.Contains(v.Epoch.Owners, from) {
 		return
 	}
+	ce.recount(c, v.Epoch.Owners)
 	if told := ce.entries.openSightings(key, m.Sightings); c.leader.contestedBy(told, v.Epoch.Owners, ce.contests.contestAfter()) {
 		ce.append(c, told, v.Epoch.Owners)
 	}
@@ -239,6 +242,27 @@ func (ce *certifier) readLogged(c *channel, certificate []*difference.Sighting, 
 		}
 		l.former.add(certificate, l.window.Version, signers)
 	}
+}
+
+// recount reads the certificates in the log again if the feed has other owners than before. The other owners count those of
+// today's owners only, and bar a sequencer that takes a contest for logged because former owners have signed it.
+func (ce *certifier) recount(c *channel, owners []env.PeerID) {
+	l := c.leader
+	if slices.Equal(l.countedBy, owners) {
+		return
+	}
+	l.countedBy = owners
+	log := ce.owners.Log(c.key)
+	ce.entries.decode(log, func(got []decodedEntry) {
+		if c.leader != l || !slices.Equal(l.countedBy, owners) {
+			return
+		}
+		l.marks, l.former = nil, nil
+		for i, e := range log {
+			ce.readLogged(c, got[i].sightings, e.Time, owners)
+		}
+		ce.plan(c, ce.clock.Now())
+	})
 }
 
 // An openItem is a version in the log that has no certificate.

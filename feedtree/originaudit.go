@@ -56,7 +56,10 @@ type Problem struct {
 	Title       string    // of the item
 	Lacked      bool      // the origin has the item and the log lacks it; otherwise the reverse
 	First, Last time.Time // looks that showed it
-	id          feed.ID
+	// Confirmed says that another follower has reported a difference that this node sees, too. Otherwise the origin may show
+	// this node other items than the others.
+	Confirmed bool
+	id        feed.ID
 }
 
 const (
@@ -174,7 +177,7 @@ func (oa *originAudits) compare(c *channel, f *feed.Feed, log []*owner.Entry, go
 	known.Recognise(f)
 	now, found := oa.clock.Now(), []originDiffer(nil)
 	if known.Suspicious(f) == "" {
-		found = append(oa.lacked(c, known, f, now), oa.absent(w, f, titles, now)...)
+		found = append(oa.lacked(c, known, f, now), oa.absent(c, w, f, titles, now)...)
 	}
 	interval, ok := oa.interval(c)
 	patience := auditPatience * interval
@@ -234,8 +237,9 @@ func (oa *originAudits) lacked(c *channel, known *difference.Known, f *feed.Feed
 }
 
 // absent returns the items that a log says to stand at the origin and a document lacks, although it cannot have rolled past
-// them. A document whose items are not in the order of time, like a list of the most read articles, proves nothing.
-func (oa *originAudits) absent(w *difference.Window, f *feed.Feed, titles map[feed.ID]string, now time.Time) (of []originDiffer) {
+// them. A document whose items are not in the order of time, like a list of the most read articles, proves nothing. Readers
+// are told of contested items anyway.
+func (oa *originAudits) absent(c *channel, w *difference.Window, f *feed.Feed, titles map[feed.ID]string, now time.Time) (of []originDiffer) {
 	doc, shown := make([]seenVersion, 0, len(f.Items)), map[feed.ID]bool{}
 	newer, older, before := 0, 0, time.Time{}
 	for i := range f.Items {
@@ -256,7 +260,7 @@ func (oa *originAudits) absent(w *difference.Window, f *feed.Feed, titles map[fe
 		return nil
 	}
 	for _, e := range w.Entries() {
-		if !shown[e.ID] && !e.Withdrawn && len(of) < maxDiffers && mostlyOlder(w, doc, e.Ref) {
+		if !shown[e.ID] && !e.Withdrawn && !c.window.marks[e.ID].contested && len(of) < maxDiffers && mostlyOlder(w, doc, e.Ref) {
 			of = append(of, originDiffer{difference.Version{ID: e.ID, Hash: e.Hash}, titles[e.ID], false, now})
 		}
 	}
@@ -285,7 +289,7 @@ func (oa *originAudits) raise(c *channel, d *originDiffer, now time.Time) {
 		oa.stats.Problems++
 		oa.log.Warn("log of a feed differs from its web server", "url", c.url, "item", d.title, "lacked", d.lacked)
 	}
-	c.problem = &Problem{d.title, d.lacked, d.since, now, d.ID}
+	c.problem = &Problem{d.title, d.lacked, d.since, now, c.problem != nil && c.problem.Confirmed, d.ID}
 	oa.app.StateChanged(c.key, c.state, now)
 	seen, missing := []difference.Version{d.Version}, []difference.Version(nil)
 	if !d.lacked {
@@ -317,6 +321,12 @@ func (oa *originAudits) onAudit(from env.PeerID, m *feedtreepb.Audit) error {
 	if c == nil || wire.PeerIDOf(s.Owner) != from || now.Sub(s.Time).Abs() > maxObjectionAge {
 		return nil
 	}
+	if c.problem != nil && !c.problem.Confirmed && slices.ContainsFunc(c.differs, func(d originDiffer) bool { return d.reportedIn(s) }) {
+		confirmed := *c.problem
+		confirmed.Confirmed = true
+		c.problem = &confirmed
+		oa.app.StateChanged(c.key, c.state, now)
+	}
 	interval, ok := oa.interval(c)
 	if !ok || c.problem != nil || len(c.differs) > 0 || !c.hearsay.IsZero() && now.Sub(c.hearsay) < auditHearsay*interval {
 		return nil
@@ -324,6 +334,15 @@ func (oa *originAudits) onAudit(from env.PeerID, m *feedtreepb.Audit) error {
 	c.hearsay = now
 	oa.plan(c, oa.random(auditSpread*interval))
 	return nil
+}
+
+// reportedIn reports whether the sighting of another follower shows the same difference. Its node may see another text.
+func (d *originDiffer) reportedIn(s *difference.Sighting) bool {
+	of := s.Missing
+	if d.lacked {
+		of = s.Seen
+	}
+	return slices.ContainsFunc(of, func(v difference.Version) bool { return v.ID == d.ID })
 }
 
 // titleOfItem returns the title of an item for people; if it has none, its identity.

@@ -156,6 +156,7 @@ func (rd *reader) applyEntry(c *channel, e *owner.Entry, d decodedEntry, shownBe
 			news = append(news, ch)
 		}
 	}
+	w.keepVouched(d.Delta)
 	missingBefore := w.log.Missing()
 	w.log.Apply(d.Delta, e.Time, e.At.Seq)
 	if d.unreadable {
@@ -244,6 +245,8 @@ func (rd *reader) showFetched(c *channel, d difference.Delta) {
 type Document struct {
 	Head    *feed.Head // nil: no head is known yet
 	Entries []feed.Entry
+	// Vouched holds the versions that owners have vouched for of items whose present versions they have not vouched for.
+	Vouched map[feed.ID]feed.Entry
 	Version uint64
 	Changed time.Time // when the head or an entry was last edited, according to the log; zero: never
 	// Pin is the feed's pin according to the log, with the number of the publisher's last item; nil: the feed has
@@ -273,9 +276,9 @@ func (rd *reader) Read(key overlay.ID, then func(Document)) {
 	}
 	rd.sync(c, func() {
 		w := &c.window
-		d := Document{Head: w.head, Version: w.version, Changed: w.headAt, Pin: w.log.Pin()}
-		shown := w.log.Entries()
-		signed := maps.Clone(w.signed)
+		d := Document{Head: w.head, Version: w.version, Changed: w.headAt, Pin: w.log.Pin(), Vouched: map[feed.ID]feed.Entry{}}
+		logged := w.log.Entries()
+		signed, vouched := maps.Clone(w.signed), maps.Clone(w.vouched)
 		newer := map[feed.ID]bool{}
 		var extras []feed.Entry
 		for _, e := range w.extras {
@@ -283,7 +286,7 @@ func (rd *reader) Read(key overlay.ID, then func(Document)) {
 			extras = append(extras, e.Entry)
 			newer[e.Item.ID] = true
 		}
-		shown = slices.DeleteFunc(shown, func(e difference.Entry) bool { return newer[e.ID] })
+		shown := slices.DeleteFunc(slices.Clone(logged), func(e difference.Entry) bool { return newer[e.ID] })
 		bySeq := map[uint64]*owner.Entry{}
 		for _, e := range rd.owners.Visible(key) {
 			bySeq[e.At.Seq] = e
@@ -303,6 +306,11 @@ func (rd *reader) Read(key overlay.ID, then func(Document)) {
 			need(e)
 			if before, kept := signed[e.ID]; kept {
 				need(before)
+			}
+		}
+		for _, e := range logged {
+			if before, kept := vouched[e.ID]; kept {
+				need(before.Entry)
 			}
 		}
 		rd.entries.decode(needed, func(deltas []decodedEntry) {
@@ -328,6 +336,14 @@ func (rd *reader) Read(key overlay.ID, then func(Document)) {
 				current.Withdrawn = e.Withdrawn
 				if ok {
 					d.Entries = append(d.Entries, current)
+				}
+			}
+			for _, e := range logged {
+				if before, kept := vouched[e.ID]; kept {
+					if former, found := entry(before.Entry); found {
+						former.Provenance, former.Withdrawn = before.mark.String(), e.Withdrawn
+						d.Vouched[e.ID] = former
+					}
 				}
 			}
 			d.Entries = mergeByTime(d.Entries, extras)

@@ -51,6 +51,9 @@ func (sq *sequencer) Lead(key overlay.ID, on bool, ready func(known *difference.
 			return
 		}
 		known, now := new(difference.Known), sq.clock.Now()
+		if v.Epoch != nil {
+			l.countedBy = v.Epoch.Owners
+		}
 		for i, e := range log {
 			l.window.Apply(deltas[i].Delta, e.Time, e.At.Seq)
 			known.AddLogged(deltas[i].Delta)

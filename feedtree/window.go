@@ -19,12 +19,20 @@ type window struct {
 	extras    []extraItem // items shown although the log does not have them, the newest first
 	// signed holds items whose version signed by a trusted key was followed in the log by a version signed by an
 	// untrusted one. The window shows the former.
-	signed     map[feed.ID]difference.Entry
-	marks      marks      // what certificates in the log prove of the items
+	signed map[feed.ID]difference.Entry
+	marks  marks // what certificates in the log prove of the items
+	// vouched holds the versions of items that owners have vouched for, while they have not vouched for the present ones.
+	vouched    map[feed.ID]vouchedEntry
 	head       *feed.Head // from the log, or from a fetched document if the log has brought none
 	headAt     time.Time  // when the log brought another head than before; zero: it has not
 	unreadable []uint64   // sequence numbers of entries that cannot be read, or not completely
 	version    uint64
+}
+
+// A vouchedEntry is a former version of an item, and what a certificate proves about it.
+type vouchedEntry struct {
+	difference.Entry
+	mark mark
 }
 
 // An extraItem is an item that is shown although the log does not have it (yet): it was fetched, or comes from a
@@ -114,7 +122,8 @@ func (w *window) reset() {
 
 // clear empties the part of a window that comes from the log.
 func (w *window) clear() {
-	w.log, w.applied, w.unreadable, w.signed, w.marks = difference.Window{}, owner.Hash{}, nil, nil, nil
+	w.log, w.applied, w.unreadable, w.signed = difference.Window{}, owner.Hash{}, nil, nil
+	w.marks, w.vouched = nil, nil
 	w.version++
 }
 
@@ -133,9 +142,34 @@ func (w *window) keepSigned(d difference.Delta, trust *difference.Pin) {
 	}
 }
 
+// keepVouched remembers versions that owners have vouched for and that a delta is about to replace by others. Otherwise a
+// node that reports an edit could hide the item from readers who see only what owners have seen.
+func (w *window) keepVouched(d difference.Delta) {
+	for _, ch := range d.Changes {
+		e, _ := w.log.Entry(ch.Item.ID)
+		if m := w.marks.of(difference.Version{ID: e.ID, Hash: e.Hash}); m.vouches() && e.Hash != ch.Item.Hash && w.log.Accepts(ch) {
+			if w.vouched == nil {
+				w.vouched = map[feed.ID]vouchedEntry{}
+			}
+			w.vouched[e.ID] = vouchedEntry{e, m}
+		}
+	}
+}
+
+// waiting returns how many items neither the publisher nor owners vouch for. Those that owners contest do not count.
+func (w *window) waiting() (n int) {
+	for e := range w.log.Latest {
+		if !e.Signed && w.marks.of(difference.Version{ID: e.ID, Hash: e.Hash}) == (mark{}) {
+			n++
+		}
+	}
+	return n
+}
+
 // addFetched adds fetched items that the window has not shown as extra items, and returns them.
 func (w *window) addFetched(d difference.Delta, now time.Time) (news []difference.Change) {
 	var found []extraItem
+	w.keepVouched(d)
 	for _, ch := range d.Changes {
 		// A document's short version of an item that the publisher has signed is not news.
 		if it := ch.Item; !w.hasShown(&it) && w.log.Accepts(difference.Change{Item: it}) {
@@ -172,7 +206,9 @@ func (w *window) forget(first uint64, oldest time.Time) {
 	for _, e := range w.log.Forget(first) {
 		w.shown.add(e.ID, e.Hash)
 		delete(w.marks, e.ID)
+		delete(w.vouched, e.ID)
 	}
+	maps.DeleteFunc(w.vouched, func(_ feed.ID, e vouchedEntry) bool { return e.Ref < first })
 	w.unreadable = slices.DeleteFunc(w.unreadable, func(seq uint64) bool { return seq < first })
 	w.dropReplaced(first, oldest)
 }

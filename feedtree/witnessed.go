@@ -206,6 +206,9 @@ func (rd *reader) certified(c *channel, certificate []*difference.Sighting, show
 	}
 	proven := c.window.marks.add(certificate, c.window.log.Version, c.ownerSets...)
 	proven = slices.DeleteFunc(proven, func(id feed.ID) bool { return !c.window.marks[id].vouches() })
+	for _, id := range proven {
+		delete(c.window.vouched, id)
+	}
 	if len(proven) > 0 && !shownBefore {
 		rd.app.Witnessed(c.key, proven)
 	}

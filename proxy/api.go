@@ -219,9 +219,6 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 	if !IsMinProvenance(q.MinProvenance) {
 		return nil, refuse(http.StatusBadRequest, "least must be %s", MinProvenances)
 	}
-	if q.MinProvenance == ProvenanceWitnessed && KindOf(address) == KindPage {
-		return nil, refuse(http.StatusBadRequest, "changes of pages are not witnessed: leave out least")
-	}
 	tags := normalizeTags(q.Tags)
 	if err := checkTags(q.Tags); err != nil {
 		return nil, err

@@ -433,6 +433,18 @@ func TestWithdrawnItemsAreMarked(t *testing.T) {
 	}
 }
 
+// The page of a feed says how many items wait for witnesses.
+func TestItemsThatWaitAreCounted(t *testing.T) {
+	b := newTestServer(t)
+	b.node.Subscribe(t.Context(), rssURL, false)
+	for waiting, want := range map[int]int{0: 0, 2: 1} {
+		b.node.channels[rssURL] = Channel{State: StateOK, Waiting: waiting}
+		if text := body(t, b.ask("GET", "/show?url="+url.QueryEscape(rssURL))); strings.Count(text, "2 items wait for witnesses") != want {
+			t.Errorf("%d wait: %s", waiting, text)
+		}
+	}
+}
+
 func TestPlural(t *testing.T) {
 	for n, want := range map[int]string{0: "0 entries", 1: "1 entry", 2: "2 entries"} {
 		if got := Plural(n, "entry", "entries"); got != want {

@@ -136,6 +136,9 @@ type Channel struct {
 	// "" if there is none.
 	ClaimedKey    string `json:"claimed"`
 	MinProvenance string `json:"least"` // minimum provenance of items that are shown; "" for any
+	// Waiting is how many items are not shown, or only as they were before an edit, until owners of the feed have seen them
+	// at the origin. It is 0 unless MinProvenance is ProvenanceWitnessed.
+	Waiting int `json:"waiting"`
 
 	DetectionExpectedS *float64 `json:"detection_expected_s"`
 	DetectionObservedS *float64 `json:"detection_observed_s"`

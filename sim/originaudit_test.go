@@ -56,6 +56,17 @@ func TestAllFollowersFindOutThatTheOwnersLie(t *testing.T) {
 			break
 		}
 	}
+	s.World.Run(20 * time.Minute) // until they have told each other
+	confirmed := 0
+	for _, p := range honest {
+		if sub, _ := p.node.Feeds.Subscription(s.Key(url)); sub.Problem != nil && sub.Problem.Confirmed {
+			confirmed++
+		}
+	}
+	if confirmed < len(honest)/2 {
+		t.Errorf("for %d of %d followers another one has confirmed it", confirmed, len(honest))
+	}
+	t.Logf("another follower has confirmed it for %d of %d", confirmed, len(honest))
 	looks := uint64(0)
 	for _, p := range honest {
 		looks += p.node.Feeds.Stats().OriginAudits
@@ -188,6 +199,53 @@ func TestHonestFeedsHaveNoProblems(t *testing.T) {
 		}
 		if looks < 5 {
 			t.Errorf("%d readers: %d looks", readers, looks)
+		}
+	}
+}
+
+// An origin shows nodes items of their own, some of which restart. No sequencer is barred. A node may see a problem, and no
+// other node confirms it.
+func TestNobodyConfirmsRegionalProblems(t *testing.T) {
+	t.Parallel()
+	for _, regional := range []int{12, 1} { // nodes with an item of their own
+		for seed := range longtest.Pick[uint64](1, 8) {
+			s := auditSwarm(seed+1, 4)
+			s.Grow(12, 100*time.Millisecond)
+			s.World.Run(20 * time.Second)
+			url := s.serveFeeds(1, 8*time.Minute, 100)[0]
+			near := nearestPeers(s, url)
+			for _, p := range near {
+				p.SubscribeFeed(url)
+			}
+			s.World.Run(20 * time.Minute)
+			began := s.Now()
+			for i, p := range near[12-regional:] {
+				p.seeItem(func() string { return fmt.Sprintf("Place %d, part %d", i, s.Now().Sub(began)/(30*time.Minute)) })
+			}
+			bars, most := uint64(0), 0
+			for round := range 16 {
+				p := near[round/2%6]
+				if round%2 == 1 {
+					bars += p.node.Owners.Stats().Barred
+					p.Kill(round%4 == 1)
+					s.World.Run(time.Duration(1+round%3*4) * time.Minute)
+					p.Start()
+				}
+				s.World.Run(5 * time.Minute)
+				most = max(most, problems(near, url))
+				for i, p := range near {
+					if sub, _ := p.node.Feeds.Subscription(s.Key(url)); sub.Problem != nil && sub.Problem.Confirmed {
+						t.Fatalf("%d regional, seed %d: node %d has a confirmed problem: %+v", regional, seed, i, sub.Problem)
+					}
+				}
+			}
+			for _, p := range near {
+				bars += p.node.Owners.Stats().Barred
+			}
+			if bars > 0 {
+				t.Errorf("%d regional, seed %d: %d bars", regional, seed, bars)
+			}
+			t.Logf("%d regional, seed %d: at most %d of %d nodes see a problem", regional, seed, most, len(near))
 		}
 	}
 }

@@ -169,6 +169,9 @@ func publishingFacts(c proxy.Channel, now time.Time) string {
 	if what := minProvenanceText(c.MinProvenance); what != "" {
 		facts = append(facts, "shows only items that "+what+" (--least any shows all)")
 	}
+	if c.Waiting > 0 {
+		facts = append(facts, proxy.Plural(c.Waiting, "item waits", "items wait")+" for witnesses")
+	}
 	return strings.Join(facts, " · ")
 }
 

@@ -199,3 +199,13 @@ func TestTimeFormats(t *testing.T) {
 		t.Error("an unknown time is said to be something")
 	}
 }
+
+// A list says how many items wait for witnesses.
+func TestAListSaysHowManyItemsWait(t *testing.T) {
+	for waiting, want := range map[int]string{0: "", 1: " · 1 item waits for witnesses", 2: " · 2 items wait for witnesses"} {
+		got := publishingFacts(proxy.Channel{MinProvenance: proxy.ProvenanceWitnessed, Waiting: waiting}, time.Time{})
+		if _, after, _ := strings.Cut(got, "shows all)"); after != want {
+			t.Errorf("%d wait: %q", waiting, got)
+		}
+	}
+}

@@ -95,6 +95,9 @@ func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 			c.Provenance = feedtree.ByPublisher
 		}
 	}
+	if c.MinProvenance == feedtree.Witnessed {
+		c.Waiting = s.Waiting
+	}
 	if c.Provenance == feedtree.Single && 2*s.Witnessed > s.Items {
 		c.Provenance = feedtree.Witnessed
 	}
@@ -257,8 +260,13 @@ func addProblem(c *proxy.Channel, s feedtree.Subscription) {
 	}
 	first, last := p.First.UTC().Format(time.DateTime), p.Last.UTC().Format(time.DateTime)
 	c.State, c.Since = stateProblem, proxy.OptionalTime(p.Last)
-	if c.Error = fmt.Sprintf("the network shows %q as an item of this feed, and this node did not find it at the web server at %s UTC and at %s UTC: most of the nodes that keep the feed may lie", p.Title, first, last); p.Lacked {
-		c.Error = fmt.Sprintf("the web server showed this node the item %q at %s UTC and at %s UTC, and the network does not have it: most of the nodes that keep the feed may lie", p.Title, first, last)
+	if c.Error = fmt.Sprintf("the network shows %q as an item of this feed, and this node did not find it at the web server at %s UTC and at %s UTC", p.Title, first, last); p.Lacked {
+		c.Error = fmt.Sprintf("the web server showed this node the item %q at %s UTC and at %s UTC, and the network does not have it", p.Title, first, last)
+	}
+	if p.Confirmed {
+		c.Error += "; another node reports the same: most of the nodes that keep the feed may lie, or the web server shows other items in some places"
+	} else {
+		c.Error += "; no other node has reported the same yet: the web server may show this node other items than the others, or most of the nodes that keep the feed may lie"
 	}
 	c.Do = "read the feed without tidings: " + c.URL
 }

@@ -80,11 +80,11 @@ func TestASilentPublisherIsAProblemUnlessThereIsAWorseOne(t *testing.T) {
 func TestAProblemIsShownWithItsEvidence(t *testing.T) {
 	first := time.Date(2026, 11, 1, 9, 0, 0, 0, time.UTC)
 	for _, p := range []struct {
-		lacked bool
-		want   string
-	}{{true, "the network does not have it"}, {false, "did not find it at the web server"}} {
+		lacked, confirmed bool
+		want              string
+	}{{true, false, "the network does not have it; no other node has reported the same"}, {false, true, "did not find it at the web server"}, {true, true, "another node reports the same"}} {
 		c := proxy.Channel{State: proxy.StateOK, URL: "http://a.example/"}
-		addProblem(&c, feedtree.Subscription{Problem: &feedtree.Problem{Title: "A forged item", Lacked: p.lacked, First: first, Last: first.Add(time.Hour)}})
+		addProblem(&c, feedtree.Subscription{Problem: &feedtree.Problem{Title: "A forged item", Lacked: p.lacked, Confirmed: p.confirmed, First: first, Last: first.Add(time.Hour)}})
 		for _, part := range []string{p.want, "A forged item", "2026-11-01 09:00:00 UTC", "2026-11-01 10:00:00 UTC"} {
 			if !strings.Contains(c.Error, part) {
 				t.Errorf("%q lacks %q", c.Error, part)

@@ -244,17 +244,22 @@ func (n *nodeLoop) readWindow(key overlay.ID, then func(feedtree.Subscription, f
 	feeds := n.node.NodeOf(key).Feeds
 	feeds.Read(key, func(doc feedtree.Document) {
 		s, _ := feeds.Subscription(key) // reading the log has filled in its title and language
-		doc.Entries = withRequiredProvenance(s, doc.Entries)
+		doc.Entries = withRequiredProvenance(s, doc)
 		then(s, doc)
 	})
 }
 
-// withRequiredProvenance returns the entries that have the provenance which the subscription requires, if it
-// requires any.
-func withRequiredProvenance(s feedtree.Subscription, entries []feed.Entry) []feed.Entry {
+// withRequiredProvenance returns the entries of a document that have the provenance which the subscription requires, if it
+// requires any. An item that was edited is shown as owners have seen it until they have seen the edit.
+func withRequiredProvenance(s feedtree.Subscription, doc feedtree.Document) []feed.Entry {
 	required := attributesOf(s).RequiredProvenance
 	if required == "" {
-		return entries
+		return doc.Entries
 	}
-	return slices.DeleteFunc(entries, func(e feed.Entry) bool { return !feedtree.AtLeast(e.Provenance, required) })
+	for i, e := range doc.Entries {
+		if former, ok := doc.Vouched[e.Item.ID]; ok && !feedtree.AtLeast(e.Provenance, required) {
+			doc.Entries[i] = former
+		}
+	}
+	return slices.DeleteFunc(doc.Entries, func(e feed.Entry) bool { return !feedtree.AtLeast(e.Provenance, required) })
 }

@@ -70,14 +70,36 @@ func TestSubscriptionOfACancelledRequestIsCounted(t *testing.T) {
 // Previews and new keyword subscriptions contain only articles with the required provenance.
 func TestRecentArticlesRespectRequiredProvenance(t *testing.T) {
 	raw := attributes{RequiredProvenance: proxy.ProvenancePublisher}.encode()
-	entries := func() []feed.Entry {
-		return []feed.Entry{{Provenance: feedtree.ByPublisher}, {Provenance: "single"}, {}}
+	entries := func() feedtree.Document {
+		return feedtree.Document{Entries: []feed.Entry{{Provenance: feedtree.ByPublisher}, {Provenance: "single"}, {}}}
 	}
 	if got := withRequiredProvenance(feedtree.Subscription{Attributes: raw}, entries()); len(got) != 1 {
 		t.Errorf("%+v", got)
 	}
 	if got := withRequiredProvenance(feedtree.Subscription{}, entries()); len(got) != 3 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// An edit that owners have not seen yet does not hide the version that they have seen.
+func TestTheVersionThatOwnersHaveSeenIsShown(t *testing.T) {
+	edited, witnessed := feed.Item{ID: feed.ID{1}}, feed.Item{ID: feed.ID{2}}
+	entries := func(least, edit string) []feed.Entry {
+		return withRequiredProvenance(feedtree.Subscription{Attributes: attributes{RequiredProvenance: least}.encode()}, feedtree.Document{
+			Entries: []feed.Entry{{Item: edited, Provenance: edit}, {Item: witnessed, Provenance: "witnessed 3/5"}},
+			Vouched: map[feed.ID]feed.Entry{edited.ID: {Item: edited, Provenance: "witnessed 4/5"}},
+		})
+	}
+	for _, test := range []struct{ least, edit, shown string }{
+		{feedtree.Witnessed, feedtree.Single, "witnessed 4/5"}, {feedtree.Witnessed, feedtree.Contested, "witnessed 4/5"},
+		{feedtree.Witnessed, feedtree.ByPublisher, feedtree.ByPublisher}, {"", feedtree.Single, feedtree.Single},
+	} {
+		if got := entries(test.least, test.edit); len(got) != 2 || got[0].Provenance != test.shown {
+			t.Errorf("%+v: %+v", test, got)
+		}
+	}
+	if got := entries(feedtree.ByPublisher, feedtree.Single); len(got) != 0 {
+		t.Errorf("not signed, and shown: %+v", got)
 	}
 }
 
