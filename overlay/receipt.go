@@ -24,6 +24,9 @@ const (
 	// alarmTime is how long a node checks all receipts by lookups after one of them was false. A receipt of
 	// a liar that is near enough to the key may be believed before that, so the time is long.
 	alarmTime = 24 * time.Hour
+	// lookUpAgain is the age from which on the members that a lookup has found are no reason to doubt a receipt, because one
+	// of them may have died since, or another one joined. The next receipt that disagrees then waits for another lookup.
+	lookUpAgain = 10 * time.Second
 	// nearestTried is the number of nearest members to which a message is sent in turn after a lookup.
 	nearestTried = 3
 )
@@ -46,7 +49,8 @@ type routeCheck struct {
 	looking  bool           // a lookup is under way
 	claim    *overlaypb.Ack // a receipt that waits for the lookup
 	claimant *Contact       // whose receipt it is
-	nearest  []*Contact     // what the lookup has found; nil: there was none
+	nearest  []*Contact     // what the last lookup has found; nil: there was none
+	foundAt  time.Time      // when it found that
 	direct   int            // times that the message was sent to one of them
 }
 
@@ -104,12 +108,12 @@ func (rt *router) judge(rs *routeState, from *peer, a *overlaypb.Ack) bool {
 		return false
 	case rs.anyTaker:
 		return true
-	case rs.nearest != nil:
-		if !rt.mayBeRoot(rs, root) {
-			rt.disbelieve(now)
-			return false
-		}
+	case rs.nearest != nil && rt.mayBeRoot(rs, root):
 		return true
+	case rs.nearest != nil && now.Sub(rs.foundAt) < lookUpAgain:
+		rt.disbelieve(now)
+		return false
+	case rs.nearest != nil: // doubted below
 	case !now.Before(rc.alarmedUntil) && !rc.proofs.needed(root) &&
 		rc.counts.estimateSize()*idSpaceShare(rs.msg.Key, root.ID) <= maxNearer && !rt.knowsNearer(rs.msg.Key, root.ID):
 		return true
@@ -134,9 +138,9 @@ func (rt *router) disbelieve(now time.Time) {
 	rt.receipts.alarmedUntil = now.Add(alarmTime)
 }
 
-// lookUp finds the members nearest to the key of one of this node's own messages, once.
+// lookUp finds the members nearest to the key of one of this node's own messages, unless a lookup has found them lately.
 func (rt *router) lookUp(rs *routeState) {
-	if rs.looking || rs.nearest != nil {
+	if rs.looking || rs.nearest != nil && rt.clock.Now().Sub(rs.foundAt) < lookUpAgain {
 		return
 	}
 	rs.looking = true
@@ -147,7 +151,7 @@ func (rt *router) lookUp(rs *routeState) {
 			return
 		}
 		if len(l.Nearest) > 0 {
-			rs.nearest = l.Nearest
+			rs.nearest, rs.foundAt = l.Nearest, rt.clock.Now()
 		}
 		if a := rs.claim; a != nil && (rs.nearest == nil || rt.mayBeRoot(rs, rs.claimant)) {
 			rs.receipt = a

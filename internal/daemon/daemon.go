@@ -131,7 +131,7 @@ func Open(c Config) (*Daemon, error) {
 	if c.Filter {
 		d.keywords.arrivals.maxAge = recentAge
 	}
-	d.recorder = &recorder{nodeLoop: d.nodeLoop, log: d.log, wake: make(chan struct{}, 1)}
+	d.recorder = &recorder{nodeLoop: d.nodeLoop, log: d.log, wake: make(chan struct{}, 1), current: map[string]bool{}}
 	if d.recorder.journal, d.news, err = openNews(c.path(newsFile)); err != nil {
 		return nil, errors.Join(fileError(c.Dir, err), d.disk.Close(), d.keywords.disk.Close())
 	}
@@ -246,7 +246,7 @@ func (d *Daemon) assemble() {
 	d.courier = news.NewCourier(d.recorder.journal, d.log)
 	d.hub = newHub(d.courier, d.news, d.log)
 	d.hub.get = func(ctx context.Context, address string) (proxy.Page, error) { return d.server.Get(ctx, address) }
-	d.hub.follows = d.follows
+	d.hub.follows, d.hub.shows = d.follows, d.recorder.shows
 	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, &d.damage, d.channelList, d.keywords, d.log}
 }
 

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -35,6 +36,7 @@ type hub struct {
 	disk    *store.Disk
 	get     func(ctx context.Context, address string) (proxy.Page, error) // what a reader gets at an address of this node
 	follows func(ctx context.Context, url, query string) bool             // the node follows a feed, or has a search
+	shows   func(*news.Event) (bool, error)                               // readers see the item of an event
 	log     *slog.Logger
 	asked   chan proxy.HubRequest
 
@@ -68,9 +70,14 @@ const (
 	maxHubLease     = 30 * 24 * time.Hour
 	// hubPause is the shortest time between two deliveries to a subscriber: all that is new meanwhile is in the second.
 	hubPause = time.Second
+	// hubPatience is how long the hub waits for an item that the document lacks. It may have left the document for good.
+	hubPatience = 10 * time.Minute
 	// hubCheck is the time between two checks for leases that have ended.
 	hubCheck = 15 * time.Second
 )
+
+// errNotShown says that a document lacks the item of which a subscriber is to be told.
+var errNotShown = errors.New("the document does not have the new items yet")
 
 func newHub(courier *news.Courier, disk *store.Disk, log *slog.Logger) *hub {
 	return &hub{courier: courier, disk: disk, log: log, asked: make(chan proxy.HubRequest, maxHubAsked), byID: map[string]hubSubscriber{}}
@@ -247,17 +254,23 @@ func (h *hub) target(id string) news.Target {
 			s, ok := h.byID[id]
 			return ok && e.URL == s.URL && e.Query == s.Query
 		},
-		Send: func(ctx context.Context, _ []news.Event) error { return h.deliver(ctx, id) },
+		Send: func(ctx context.Context, events []news.Event) error { return h.deliver(ctx, id, events) },
 	}
 }
 
 // deliver sends a subscriber its topic as it is now (section 7).
-func (h *hub) deliver(ctx context.Context, id string) error {
+func (h *hub) deliver(ctx context.Context, id string, events []news.Event) error {
 	h.mu.Lock()
 	s, ok := h.byID[id]
 	h.mu.Unlock()
 	if !ok {
 		return nil
+	}
+	for i := range events {
+		e := &events[i]
+		if shown, err := h.shows(e); err != nil || !shown && time.Since(e.Time) < hubPatience {
+			return cmp.Or(err, errNotShown)
+		}
 	}
 	page, err := h.get(ctx, s.Topic)
 	switch {

@@ -341,7 +341,7 @@ func TestASubscriptionToTheHubIsRenewed(t *testing.T) {
 	if s := h.byID[id]; len(h.byID) != 1 || s.Secret != "new" || time.Until(s.Until) > maxHubLease || time.Until(s.Until) < maxHubLease-time.Minute {
 		t.Errorf("%d subscriptions, %+v", len(h.byID), s)
 	}
-	if err := h.deliver(t.Context(), id); err != nil {
+	if err := h.deliver(t.Context(), id, nil); err != nil {
 		t.Fatal(err)
 	}
 	mac := hmac.New(sha256.New, []byte("new"))
@@ -393,6 +393,27 @@ func TestLimitsOfTheHub(t *testing.T) {
 	}
 }
 
+// After a crash the document may lack an item for a while. The hub waits for it, but not for ever.
+func TestTheHubWaitsForADocument(t *testing.T) {
+	h, reader := newHubBench(t), newSubscriber(t)
+	h.byID["id"] = hubSubscriber{Topic: "topic", URL: "https://ferry.example/", Callback: reader.URL, From: loopback, Until: time.Now().Add(time.Hour)}
+	shown := false
+	h.shows = func(*news.Event) (bool, error) { return shown, nil }
+	for _, test := range []struct {
+		shown bool
+		age   time.Duration
+		want  error
+	}{{false, time.Minute, errNotShown}, {true, time.Minute, nil}, {false, hubPatience, nil}} {
+		shown = test.shown
+		if err := h.deliver(t.Context(), "id", []news.Event{{Time: time.Now().Add(-test.age)}}); !errors.Is(err, test.want) {
+			t.Errorf("%+v: %v", test, err)
+		}
+	}
+	if n := len(reader.pings); n != 2 {
+		t.Errorf("%d deliveries, want 2", n)
+	}
+}
+
 // A subscriber that asks for time gets it.
 func TestTheHubWaitsForASubscriber(t *testing.T) {
 	h := newHubBench(t)
@@ -402,7 +423,7 @@ func TestTheHubWaitsForASubscriber(t *testing.T) {
 	}))
 	defer busy.Close()
 	h.byID["id"] = hubSubscriber{Topic: "topic", URL: "https://ferry.example/", Callback: busy.URL, From: loopback, Until: time.Now().Add(time.Hour)}
-	later, ok := errors.AsType[*news.RetryAfter](h.deliver(t.Context(), "id"))
+	later, ok := errors.AsType[*news.RetryAfter](h.deliver(t.Context(), "id", nil))
 	if !ok || later.Wait != 2*time.Minute {
 		t.Errorf("%+v", later)
 	}

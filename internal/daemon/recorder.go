@@ -32,6 +32,7 @@ type recorder struct {
 	feeds    map[string]bool          // marked feeds, by URL or by the name of a private feed
 	searches map[uint32]*markedSearch // marked searches, by number
 	articles int                      // in searches
+	current  map[string]bool          // feeds that were recorded since the start, by URL or name
 }
 
 // A markedSearch is a search whose feed may have changed.
@@ -198,8 +199,24 @@ func (r *recorder) recordFeed(ctx context.Context, url string) error {
 		return nil
 	}
 	source.Title = doc.Head.Title
-	_, err = r.journal.Record(source, doc)
+	if _, err = r.journal.Record(source, doc); err == nil {
+		r.mu.Lock()
+		r.current[url] = true
+		r.mu.Unlock()
+	}
 	return err
+}
+
+// shows reports whether readers see the item of an event. After a crash a log may lack its last entries for a while, although
+// events tell of them.
+func (r *recorder) shows(e *news.Event) (bool, error) {
+	r.mu.Lock()
+	current := e.URL == "" || r.current[e.URL]
+	r.mu.Unlock()
+	if !current {
+		return false, nil
+	}
+	return r.journal.Shows(e)
 }
 
 // document returns what readers of a feed see; doc.Document is nil if they see nothing yet.

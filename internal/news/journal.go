@@ -72,6 +72,7 @@ type Event struct {
 	Query  string    `json:"query,omitempty"` // of the search
 	Title  string    `json:"title,omitempty"` // of the feed
 	Edited bool      `json:"edited,omitempty"`
+	Key    string    `json:"key"` // identifies the item among those of the feed or search
 	// Item is an item of JSON Feed 1.1. If Shortened is true, it lacks its content, which is too large.
 	Item      json.RawMessage `json:"item"`
 	Shortened bool            `json:"shortened,omitempty"`
@@ -166,7 +167,7 @@ func (j *Journal) Record(s Source, d Document) (events int, err error) {
 			continue
 		}
 		number := j.last + uint64(len(added)) + 1
-		value := encode(Event{Number: number, Time: now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Item: d.ItemJSON(e)}, e, d.Document)
+		value := encode(Event{Number: number, Time: now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Key: id.String(), Item: d.ItemJSON(e)}, e, d.Document)
 		ops = append(ops, env.Op{Key: eventKey(number), Value: value, Body: true})
 		added = append(added, keptEvent{number, len(value), now})
 	}
@@ -310,8 +311,7 @@ func encode(e Event, of *feed.Entry, d *feed.Document) []byte {
 	short.Meaning, short.Source = &m, nil
 	e.Item, e.Shortened = d.ItemJSON(&short), true
 	if b = marshal(e); len(b) > maxEventBytes { // an enormous title or address
-		id, _ := identify(of)
-		e.Item = marshal(map[string]string{"id": hex.EncodeToString(id[:])})
+		e.Item = marshal(map[string]string{"id": e.Key})
 		b = marshal(e)
 	}
 	return b
@@ -362,6 +362,19 @@ func (s seen) without(now time.Time) seen {
 		}
 	}
 	return next
+}
+
+func (id itemID) String() string { return hex.EncodeToString(id[:]) }
+
+// Shows reports whether the document of an event's source had its item when it was last recorded.
+func (j *Journal) Shows(e *Event) (bool, error) {
+	known, _, err := j.seen(Source{URL: e.URL, Query: e.Query})
+	for id, s := range known {
+		if id.String() == e.Key {
+			return s.gone == 0, err
+		}
+	}
+	return false, err
 }
 
 // identify returns the identity of an entry within its document, and its version.

@@ -134,6 +134,16 @@ func TestAnItemThatComesBackSoonIsNotNew(t *testing.T) {
 	d := openDesk(t)
 	d.record("1")
 	d.record("3", "2", "1")
+	d.record("2", "1")
+	events, _, err := d.After(0, 10)
+	if err != nil || len(events) != 2 {
+		t.Fatalf("%v, %v", events, err)
+	}
+	for i, want := range []bool{true, false} { // of 2 and 3
+		if shown, err := d.Shows(&events[i]); shown != want || err != nil {
+			t.Errorf("%s is shown: %v, %v", events[i].Item, shown, err)
+		}
+	}
 	d.record("1")
 	d.reopen()
 	d.now = d.now.Add(goneTime - time.Minute)
