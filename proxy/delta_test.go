@@ -137,12 +137,12 @@ func TestNewsboatMergesWhatIsNew(t *testing.T) {
 		missing(t, "sqlite3 is not installed, which reads newsboat's cache: %v", err)
 	}
 	b := newTestServer(t)
-	var mu sync.Mutex
+	var mu sync.Mutex // guards the server and statuses
 	var statuses []int
 	served := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		recorder := httptest.NewRecorder()
-		b.server.ServeHTTP(recorder, r)
 		mu.Lock()
+		b.server.ServeHTTP(recorder, r)
 		statuses = append(statuses, recorder.Code)
 		mu.Unlock()
 		for name, values := range recorder.Header() {
@@ -164,8 +164,10 @@ func TestNewsboatMergesWhatIsNew(t *testing.T) {
 		if i > 0 {
 			doc = strings.Replace(doc, "Item 2<", "Edit 2<", 1)
 		}
+		mu.Lock()
 		b.node.publish(t, rssURL, doc)
 		b.advance(time.Minute)
+		mu.Unlock()
 		c := exec.CommandContext(t.Context(), newsboat, "-u", "urls", "-c", "cache.db", "-C", "config", "-x", "reload")
 		c.Dir, c.Env = dir, []string{"HOME=" + dir, "PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8"}
 		if out, err := c.CombinedOutput(); err != nil {
@@ -177,6 +179,8 @@ func TestNewsboatMergesWhatIsNew(t *testing.T) {
 	if want := "Item 1\nEdit 2\nItem 3\nItem 4\nItem 5\nItem 6\nItem 7\n"; err != nil || string(out) != want {
 		t.Errorf("newsboat has %q, %v", out, err)
 	}
+	mu.Lock()
+	defer mu.Unlock()
 	if !slices.Contains(statuses, http.StatusIMUsed) {
 		t.Errorf("newsboat got the statuses %v", statuses)
 	}
