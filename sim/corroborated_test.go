@@ -9,8 +9,8 @@ import (
 	"tidings/overlay"
 )
 
-// What roots count if they trust no single child is more than three quarters of the readers, also soon after members have
-// come of which some are roots now, and half while many subscribe at once on a lossy network.
+// A root that trusts no single child still counts more than three quarters of the readers, even if it has become the root only
+// recently. While many subscribe at once on a lossy network, it counts at least half of them.
 func TestHonestTreesAreEven(t *testing.T) {
 	seeds(t, 1, 5, func(t *testing.T, seed uint64) {
 		members := longtest.Pick(100, 200)

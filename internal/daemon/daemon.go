@@ -227,7 +227,13 @@ func (d *Daemon) open() (err error) {
 	}
 	d.assemble()
 	d.openServer()
-	return d.hub.load()
+	if d.server == nil { // nobody reads from this node, so its hub has nothing to send
+		return nil
+	}
+	if err = d.hub.load(); err != nil {
+		d.host.Close()
+	}
+	return err
 }
 
 // assemble makes the components.

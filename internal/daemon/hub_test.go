@@ -104,6 +104,19 @@ func (s *subscriber) pinged(text string) ping {
 	return last
 }
 
+// awaitSubscribers waits until the hub of a node has a number of subscribers.
+func (m *member) awaitSubscribers(t *testing.T, want int) {
+	t.Helper()
+	within(t, awaitTimeout, fmt.Sprintf("%d subscribers", want), func() error {
+		m.hub.mu.Lock()
+		defer m.hub.mu.Unlock()
+		if n := len(m.hub.byID); n != want {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
+}
+
 // askHub posts a form to a hub, and returns the status.
 func askHub(t *testing.T, hub string, form ...string) int {
 	t.Helper()
@@ -180,14 +193,7 @@ func TestTheHubTellsSubscribers(t *testing.T) {
 	if lease := other.asked(1).Get("hub.lease_seconds"); lease != "864000" {
 		t.Errorf("a lease of %s s by default", lease)
 	}
-	within(t, awaitTimeout, "two subscribers", func() error {
-		m.hub.mu.Lock()
-		defer m.hub.mu.Unlock()
-		if n := len(m.hub.byID); n != 2 {
-			return fmt.Errorf("%d", n)
-		}
-		return nil
-	})
+	m.awaitSubscribers(t, 2)
 
 	source.add("Pier 2")
 	got := reader.pinged("Pier 2")
@@ -207,14 +213,7 @@ func TestTheHubTellsSubscribers(t *testing.T) {
 	if q := other.asked(2); q.Get("hub.mode") != "unsubscribe" || q.Get("hub.challenge") == "" {
 		t.Errorf("the hub asks %v", q)
 	}
-	within(t, awaitTimeout, "one subscriber", func() error {
-		m.hub.mu.Lock()
-		defer m.hub.mu.Unlock()
-		if n := len(m.hub.byID); n != 1 {
-			return fmt.Errorf("%d", n)
-		}
-		return nil
-	})
+	m.awaitSubscribers(t, 1)
 	reader.set(func() { reader.status = http.StatusInternalServerError })
 	source.add("Pier 3")
 	reader.pinged("Pier 3")
@@ -226,14 +225,15 @@ func TestTheHubTellsSubscribers(t *testing.T) {
 	reader.set(func() { reader.status = http.StatusGone })
 	source.add("Pier 4")
 	reader.pinged("Pier 4")
-	within(t, awaitTimeout, "no subscriber", func() error {
-		again.hub.mu.Lock()
-		defer again.hub.mu.Unlock()
-		if n := len(again.hub.byID); n != 0 {
-			return fmt.Errorf("%d", n)
-		}
-		return nil
-	})
+	again.awaitSubscribers(t, 0)
+	ask(reader, "subscribe")
+	again.awaitSubscribers(t, 1)
+	again.stop(t)
+	c.HTTP = noHTTP
+	dumb := running(t, c) // which serves no readers, and delivers nothing
+	dumb.awaitMembers(t, 1)
+	source.add("Pier 5")
+	dumb.await(t, feedURL, "Pier 5")
 	if n := len(other.pings); n != 1 {
 		t.Errorf("%d deliveries to the subscriber that has left", n)
 	}

@@ -1,7 +1,6 @@
 package fetch
 
 import (
-	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -14,7 +13,7 @@ const callbackTime = 10 * time.Second
 
 // Callbacks returns a client for requests to addresses that others name. It connects to public addresses on any port, and of
 // the others only to those that allow accepts; never to a metadata service. It follows no redirect, uses no proxy, and keeps
-// no connection. [IsRefused] recognises its refusals.
+// no connection.
 func Callbacks(allow func(netip.Addr) bool) *http.Client {
 	g := newGuard(false, nil)
 	dialer := net.Dialer{Timeout: callbackTime, Control: func(_, address string, _ syscall.RawConn) error {
@@ -36,10 +35,4 @@ func Callbacks(allow func(netip.Addr) bool) *http.Client {
 			DialContext: dialer.DialContext, DisableKeepAlives: true, TLSHandshakeTimeout: callbackTime, ResponseHeaderTimeout: callbackTime,
 		},
 	}
-}
-
-// IsRefused reports whether a client of Callbacks did not connect because it may not.
-func IsRefused(err error) bool {
-	_, refused := errors.AsType[refusal](err)
-	return refused
 }

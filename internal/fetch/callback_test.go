@@ -1,6 +1,7 @@
 package fetch
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -34,7 +35,7 @@ func TestCallbacks(t *testing.T) {
 	} {
 		answer, err := Callbacks(test.allow).Get(test.address)
 		if err != nil {
-			if test.status != 0 || !IsRefused(err) {
+			if _, refused := errors.AsType[refusal](err); test.status != 0 || !refused {
 				t.Errorf("%s: %v", test.address, err)
 			}
 			continue

@@ -79,7 +79,7 @@ func (r *route) run(change ...func(*Target)) {
 
 // settle waits a time until nothing happens.
 func settle(wait time.Duration) {
-	time.Sleep(wait)
+	time.Sleep(wait) // virtual
 	synctest.Wait()
 }
 
