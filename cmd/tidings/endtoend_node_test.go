@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"html"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -100,8 +102,28 @@ func startNodeIn(t *testing.T, dir string, flags ...string) *nodeProcess {
 func startProgram(t *testing.T, program, dir string, flags ...string) *nodeProcess {
 	t.Helper()
 	r := &nodeProcess{t: t, dir: dir, flags: flags}
-	r.start(program, "127.0.0.1:0", "/ip4/127.0.0.1/tcp/0")
+	r.start(program, "127.0.0.1:"+portToKeep(t), "/ip4/127.0.0.1/tcp/"+portToKeep(t))
 	return r
+}
+
+// portToKeep returns a port that nobody listens at, and that the system gives to nobody else: a node can return to it
+// after a restart. A port that the system chose could be given to a connection of another test in the meantime.
+func portToKeep(t *testing.T) string {
+	t.Helper()
+	const low, high = 12_000, 32_000 // below what systems give to connections: 32768 and up on Linux, 49152 elsewhere
+	for range 100 {
+		port := strconv.Itoa(low + rand.IntN(high-low))
+		l, err := net.Listen("tcp", "127.0.0.1:"+port)
+		if err != nil {
+			continue
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return port
+	}
+	t.Fatal("all ports are taken")
+	return ""
 }
 
 // start starts the process, and waits for its first lines.
