@@ -3,6 +3,7 @@
 //
 //	j, err := news.Open(store, time.Now)
 //	n, err := j.Record(source, document)        // compares the document with what was recorded, and adds what is new
+//	n, err = j.RecordHealth(source, health)     // likewise, whether the source can be read
 //	events, missed, err := j.After(number, 100) // what came after an event
 //	<-j.Changed()                               // wakes those who have read everything
 //
@@ -10,7 +11,8 @@
 // matter who found an item, whether the node was stopped in the middle of it, or how often the same document is
 // recorded. The events and what the journal knows of the document become durable together.
 //
-// The first document of a source is its past, and no event. An item that leaves the document and comes back is new.
+// The first document of a source is its past, and no event. An item that leaves the document and comes back
+// within days is known: after a crash a node may show an older document for a while.
 //
 // A [Courier] brings events to targets, such as webhooks, and remembers how far each has come.
 //
@@ -38,11 +40,15 @@ import (
 const (
 	// maxEvents, maxBytes and maxAge bound the events that a journal keeps. The oldest are dropped first; a program
 	// that asks for them is told that some are missing.
+	// The age is longer than a week, for digests that are sent once a week.
 	maxEvents = 10_000
 	maxBytes  = 64 << 20
-	maxAge    = 7 * 24 * time.Hour
+	maxAge    = 10 * 24 * time.Hour
 	// maxEventBytes bounds one event. Beyond it the event names the item without its content.
 	maxEventBytes = 64 << 10
+	// maxLeft bounds the items of a source that are known although they have left its document, within maxAge. Beyond it,
+	// those that left first are forgotten, and would be new if they came back.
+	maxLeft = 2_000
 	// maxDropped bounds the old events that are deleted with one record, so that none takes long.
 	maxDropped = 200
 )
@@ -61,7 +67,8 @@ func (s Source) name() string {
 	return s.URL
 }
 
-// An Event says that a source has a new or edited item. Its JSON form is that of the HTTP API.
+// An Event says that a source has a new or edited item, or that its health has changed. Its JSON form is that of the HTTP
+// API.
 type Event struct {
 	Number uint64    `json:"number"` // greater than that of all earlier events; there may be gaps
 	Time   time.Time `json:"time"`
@@ -70,8 +77,9 @@ type Event struct {
 	Title  string    `json:"title,omitempty"` // of the feed
 	Edited bool      `json:"edited,omitempty"`
 	// Item is an item of JSON Feed 1.1. If Shortened is true, it lacks its content, which is too large.
-	Item      json.RawMessage `json:"item"`
+	Item      json.RawMessage `json:"item,omitempty"`
 	Shortened bool            `json:"shortened,omitempty"`
+	Health    *HealthChange   `json:"health,omitempty"` // in place of an item
 
 	JSON []byte `json:"-"` // all of it, in one line
 }
@@ -109,7 +117,9 @@ type keptEvent struct {
 const (
 	eventPrefix = "e" // then the number, 8 bytes
 	seenPrefix  = "s" // then the hash of the source's name
-	lastKey     = "n"
+	// healthPrefix stands before the same hash.
+	healthPrefix = "h"
+	lastKey      = "n"
 )
 
 // Open reads the journal in a store, which may be empty. The store must call back on any goroutine but the caller's; clock
@@ -151,25 +161,37 @@ func (j *Journal) Record(s Source, d Document) (events int, err error) {
 		return 0, nil
 	}
 	now, next := j.clock(), seen{}
-	var ops []env.Op
-	var added []keptEvent
+	var added [][]byte
 	for _, i := range byArrival(d.Entries) {
 		e := &d.Entries[i]
 		id, version := identify(e)
-		next[id] = version
+		next[id] = sighting{version: version}
 		before, had := known[id]
-		if first && i >= d.Fresh || e.Withdrawn || had && before == version {
+		if first && i >= d.Fresh || e.Withdrawn || had && before.version == version {
 			continue
 		}
-		number := j.last + uint64(len(added)) + 1
-		value := encode(Event{Number: number, Time: now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Item: d.ItemJSON(e)}, e, d.Document)
-		ops = append(ops, env.Op{Key: eventKey(number), Value: value, Body: true})
-		added = append(added, keptEvent{number, len(value), now})
+		added = append(added, encode(Event{Number: j.last + uint64(len(added)) + 1, Time: now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Item: d.ItemJSON(e)}, e, d.Document))
 	}
+	next.keepLeft(known, now)
 	if !first && len(added) == 0 && maps.Equal(known, next) {
 		return 0, nil
 	}
-	ops = append(ops, env.Op{Key: seenKey(s), Value: next.encode()})
+	if err := j.add(added, now, env.Op{Key: seenKey(s), Value: next.encode()}); err != nil {
+		return 0, fmt.Errorf("journal of news, %s: %w", s.name(), err)
+	}
+	return len(added), nil
+}
+
+// add makes encoded events durable together with another change, and shows them to readers. The events have the numbers
+// after the last one, and the caller holds recording.
+func (j *Journal) add(events [][]byte, now time.Time, change env.Op) error {
+	ops := []env.Op{change}
+	var added []keptEvent
+	for i, value := range events {
+		number := j.last + uint64(i) + 1
+		ops = append(ops, env.Op{Key: eventKey(number), Value: value, Body: true})
+		added = append(added, keptEvent{number, len(value), now})
+	}
 	dropped := 0
 	if len(added) > 0 {
 		dropped = j.surplus(added, now)
@@ -179,17 +201,17 @@ func (j *Journal) Record(s Source, d Document) (events int, err error) {
 		ops = append(ops, env.Op{Key: []byte(lastKey), Value: binary.BigEndian.AppendUint64(nil, added[len(added)-1].number)})
 	}
 	if err := j.commit(ops); err != nil {
-		return 0, fmt.Errorf("journal of news, %s: %w", s.name(), err)
+		return err
 	}
 	j.publish(added, dropped)
-	return len(added), nil
+	return nil
 }
 
 // Forget drops what the journal knows of a source that is not followed any more. Its events stay.
 func (j *Journal) Forget(s Source) error {
 	j.recording.Lock()
 	defer j.recording.Unlock()
-	if err := j.commit([]env.Op{{Key: seenKey(s)}}); err != nil {
+	if err := j.commit([]env.Op{{Key: seenKey(s)}, {Key: healthKey(s)}}); err != nil {
 		return fmt.Errorf("journal of news, forget %s: %w", s.name(), err)
 	}
 	return nil
@@ -327,17 +349,46 @@ func eventKey(number uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte(eventPrefix), number)
 }
 
-func seenKey(s Source) []byte {
+func seenKey(s Source) []byte { return s.key(seenPrefix) }
+
+func (s Source) key(prefix string) []byte {
 	h := sha256.Sum256([]byte(s.name()))
-	return append([]byte(seenPrefix), h[:16]...)
+	return append([]byte(prefix), h[:16]...)
 }
 
-// seen holds the entries of a document that were recorded: the start of each one's identity, and of a hash of its version.
+// seen holds the entries of a document that were recorded, and those that have left it, by the start of each one's identity.
 type (
-	seen    map[itemID]version
-	itemID  [16]byte
-	version [8]byte
+	seen     map[itemID]sighting
+	itemID   [16]byte
+	version  [8]byte // the start of a hash of the entry's version
+	sighting struct {
+		version version
+		left    uint32 // when it was first missing from the document, Unix time in seconds; 0: it is there
+	}
 )
+
+// keepLeft adds the entries that were known and are not in the document now.
+func (s seen) keepLeft(known seen, now time.Time) {
+	var left []itemID
+	for id, v := range known {
+		if _, there := s[id]; there {
+			continue
+		}
+		if v.left == 0 {
+			v.left = uint32(now.Unix())
+		}
+		if now.Sub(time.Unix(int64(v.left), 0)) <= maxAge {
+			s[id] = v
+			left = append(left, id)
+		}
+	}
+	if len(left) > maxLeft {
+		slices.SortFunc(left, func(a, b itemID) int { return cmp.Or(cmp.Compare(s[a].left, s[b].left), bytes.Compare(a[:], b[:])) })
+		for _, id := range left[:len(left)-maxLeft] {
+			delete(s, id)
+		}
+	}
+}
 
 // identify returns the identity of an entry within its document, and its version.
 func identify(e *feed.Entry) (id itemID, v version) {
@@ -354,10 +405,10 @@ func (j *Journal) seen(s Source) (known seen, first bool, err error) {
 	if b == nil || errors.Is(err, env.ErrDamaged) { // what is damaged counts as never recorded: rather a gap than everything again
 		return nil, true, nil
 	}
-	const size = len(itemID{}) + len(version{})
+	const end = len(itemID{}) + len(version{})
 	known = seen{}
-	for ; len(b) >= size; b = b[size:] {
-		known[itemID(b)] = version(b[len(itemID{}):])
+	for ; len(b) >= end+4; b = b[end+4:] {
+		known[itemID(b)] = sighting{version(b[len(itemID{}):]), binary.BigEndian.Uint32(b[end:])}
 	}
 	return known, false, err
 }
@@ -366,7 +417,7 @@ func (s seen) encode() []byte {
 	b := []byte{} // not nil, which would delete the record
 	for _, id := range slices.SortedFunc(maps.Keys(s), func(a, b itemID) int { return bytes.Compare(a[:], b[:]) }) {
 		v := s[id]
-		b = append(append(b, id[:]...), v[:]...)
+		b = binary.BigEndian.AppendUint32(append(append(b, id[:]...), v.version[:]...), v.left)
 	}
 	return b
 }
