@@ -56,6 +56,8 @@ type Config struct {
 	Private PrivateFeeds
 	// News is the node's journal of what is new. It must not be nil.
 	News News
+	// Notifications holds the node's targets. Only requests for them need it.
+	Notifications Notifications
 	// Filter says that keyword subscriptions cover the articles of all channels of the network. Default false.
 	Filter bool
 	// MaxArticles is the size of a keyword feed in articles, at least 1. Default 10. Readers fetch more bytes with a

@@ -35,6 +35,8 @@ var skippedBlocks = []skippedBlock{
 	{"README.md", "go run ./cmd/tidings demo", "takes a minute; demo_test.go runs it with fewer feeds"},
 	{"docs/guide/operations.md", "scrape_configs:", "a part of Prometheus's configuration"},
 	{"docs/guide/operations.md", "location ~", "a part of nginx's configuration"},
+	{"docs/guide/api.md", "curl -N", "the stream does not end"},
+	{"docs/guide/notifications.md", "tidings notify test", "needs a receiver and the id of a target"},
 	{"docs/guide/settings.md", "poll-interval =", "a line of a configuration file; settings_test.go reads such"},
 
 	{"docs/guide/install.md", "packaging/release.sh", "builds packages, as make packages does"},

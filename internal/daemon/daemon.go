@@ -18,7 +18,8 @@
 //	publish.token  the token with which programs let the node publish for them
 //	private/       a file for each private feed: its address, its headers and its items
 //	keywords.db    keyword subscriptions and the articles that matched them
-//	news.db        the journal of what was new
+//	news.db        the journal of what was new, and how far the targets of notifications have come
+//	notify.json    the targets of notifications, with their passwords
 //	*.db.second    a second copy of the subscriptions, in case the store loses them
 //
 // If the store is lost or damaged, the records of what the node has signed may be lost too. The node then
@@ -50,6 +51,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -59,7 +61,9 @@ import (
 	"tidings/feedtree"
 	"tidings/internal/env"
 	"tidings/internal/fetch"
+	"tidings/internal/news"
 	"tidings/internal/node"
+	"tidings/internal/notify"
 	"tidings/internal/store"
 	"tidings/internal/wire"
 	"tidings/overlay"
@@ -85,7 +89,8 @@ type Daemon struct {
 	*watches
 	*channelList
 	*status
-	recorder *recorder
+	recorder      *recorder
+	notifications *notifications
 
 	config  Config
 	log     *slog.Logger
@@ -223,6 +228,10 @@ func (d *Daemon) open() (err error) {
 		return err
 	}
 	d.assemble()
+	if err := d.notifications.load(); err != nil {
+		d.host.Close()
+		return err
+	}
 	d.openServer()
 	return nil
 }
@@ -239,7 +248,13 @@ func (d *Daemon) assemble() {
 	d.channelList = &channelList{n, d.disk, d.private, c.AllowPrivateOrigins}
 	d.recorder.private, d.recorder.watches = d.private, d.watches
 	d.private.marked, d.subscriptions.gone, d.keywords.matched = d.recorder.mark, d.recorder.mark, d.recorder.markSearch
-	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, &d.damage, d.channelList, d.keywords, d.log}
+	d.notifications = &notifications{
+		path: c.path(targetsFile), courier: news.NewCourier(d.recorder.journal, d.log), private: d.private, subs: d.subscriptions, watches: d.watches, log: d.log,
+		sender: notify.New(notify.Config{
+			Control: fetch.DialControl(c.AllowPrivateOrigins, d.host.IPs), AllowPrivate: c.AllowPrivateOrigins, Agent: strings.TrimRight("tidings/"+c.Version, "/"),
+		}),
+	}
+	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, &d.damage, d.channelList, d.keywords, d.notifications, d.log}
 }
 
 // answered passes an origin's answer to the private feeds, or to the node on its loop.
@@ -390,6 +405,8 @@ func (d *Daemon) drive(ctx context.Context) error {
 		parts.Go(func() { d.publishing.runHeartbeats(looping) })
 	}
 	parts.Go(func() { d.recorder.run(looping) })
+	parts.Go(func() { d.recorder.watchHealth(looping, d.channelList.List) })
+	parts.Go(func() { d.notifications.courier.Run(looping) })
 	watching, stopWatching := context.WithCancel(ctx) // ends before the node leaves
 	defer stopWatching()
 	parts.Go(func() { d.status.runJournal(watching) })

@@ -34,6 +34,7 @@ func (d *Daemon) openServer() {
 		Keywords:        d,
 		Private:         d.private,
 		News:            newsReader{d.recorder.journal},
+		Notifications:   d.notifications,
 		Filter:          d.config.Filter,
 		MaxArticles:     d.config.KeywordItems,
 		Publishing:      d,

@@ -1,0 +1,320 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	_ "time/tzdata" // the zones of the test of quiet hours
+
+	"tidings/internal/news"
+	"tidings/proxy"
+)
+
+// A hook is a receiver of webhooks.
+type hook struct {
+	*httptest.Server
+	mu     sync.Mutex
+	status int
+	titles []string
+	ids    map[string]bool
+}
+
+func newHook(t *testing.T) *hook {
+	h := &hook{status: http.StatusOK, ids: map[string]bool{}}
+	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var e news.Event
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = json.Unmarshal(body, &e)
+		}
+		var item struct{ Title string }
+		if err == nil && e.Item != nil {
+			err = json.Unmarshal(e.Item, &item)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		id := r.Header.Get("Webhook-Id")
+		if err != nil || id == "" || h.ids[id] && h.status == http.StatusOK {
+			t.Errorf("a message %s with the body %s: %v", id, body, err)
+		}
+		h.ids[id] = true
+		if e.Health != nil {
+			item.Title = e.Health.Kind + ": " + e.Health.Text
+		}
+		h.titles = append(h.titles, e.URL+e.Query+" "+item.Title)
+		w.WriteHeader(h.status)
+	}))
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *hook) answer(status int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.status = status
+}
+
+// expect waits until the receiver has got messages, in any order, and nothing else.
+func (h *hook) expect(t *testing.T, want ...string) {
+	t.Helper()
+	within(t, awaitTimeout, strings.Join(want, ", "), func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		got := slices.Sorted(slices.Values(h.titles))
+		if !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+			return fmt.Errorf("got %q", got)
+		}
+		h.titles = nil
+		return nil
+	})
+}
+
+// notify adds a target.
+func (m *member) notify(t *testing.T, request string) proxy.NotifyTarget {
+	t.Helper()
+	var done proxy.NotifyResponse
+	m.post(t, "notify", request, &done)
+	if len(done.Targets) != 1 {
+		t.Fatalf("the answer is %+v", done)
+	}
+	return done.Targets[0]
+}
+
+// target returns a target as lists show it.
+func (m *member) target(t *testing.T, id string) proxy.NotifyTarget {
+	t.Helper()
+	status, body := m.api(t, http.MethodGet, "/api/v1/notify", "")
+	var all proxy.NotifyResponse
+	if err := json.Unmarshal([]byte(body), &all); err != nil || status != http.StatusOK {
+		t.Fatalf("%d %s: %v", status, body, err)
+	}
+	if strings.Contains(body, "gangway") || strings.Contains(body, "whsec_") {
+		t.Errorf("the list shows a secret: %s", body)
+	}
+	i := slices.IndexFunc(all.Targets, func(n proxy.NotifyTarget) bool { return n.ID == id })
+	if i < 0 {
+		t.Fatalf("no target %s in %s", id, body)
+	}
+	return all.Targets[i]
+}
+
+// Webhooks are told what is new, what they do not take can be looked at, and all that is known after a restart.
+func TestNotificationsOfANode(t *testing.T) {
+	t.Parallel()
+	feed, feeds, search, both := newFerryFeed(t), newHook(t), newHook(t), newHook(t)
+	feed.add("Pier 1")
+	c := founding(t, "notifications")
+	c.Found.PollInterval = 2 * time.Second
+	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
+	m := running(t, c)
+	m.awaitMembers(t, 1)
+	url := feed.URL + "/news.xml"
+	m.post(t, "subscribe", fmt.Sprintf(`{"url":%q}`, url), &struct{}{})
+	m.await(t, url, "Pier 1")
+	m.post(t, "watch", `{"query":"bridge"}`, &struct{}{})
+
+	first := m.notify(t, fmt.Sprintf(`{"to":"%s/hooks/gangway","feeds":[%q]}`, feeds.URL, url))
+	if !strings.HasPrefix(first.Secret, "whsec_") || first.Kind != "webhook" || first.To != feeds.URL+"/…" {
+		t.Errorf("the target is %+v", first)
+	}
+	m.notify(t, fmt.Sprintf(`{"to":%q,"queries":["  bridge "]}`, search.URL))
+	all := m.notify(t, fmt.Sprintf(`{"to":%q,"queries":["bridge"],"feeds":[%q,%q],"health":true}`, both.URL, url, url))
+	m.post(t, "notify/test", fmt.Sprintf(`{"id":%q}`, first.ID), &struct{}{})
+	feeds.expect(t, " A test of your notifications")
+
+	both.answer(http.StatusBadRequest)
+	feed.add("Bridge 2")
+	feeds.expect(t, url+" Bridge 2")
+	search.expect(t, "bridge Bridge 2")
+	both.expect(t, url+" Bridge 2", "bridge Bridge 2")
+	within(t, awaitTimeout, "dead letters", func() error {
+		if n := m.target(t, all.ID).Dead; n != 2 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
+	_, dead := m.api(t, http.MethodGet, "/api/v1/notify/dead?id="+all.ID, "")
+	if strings.Count(dead, "the receiver answers 400 Bad Request") != 2 || strings.Count(dead, `"title":"Bridge 2"`) != 2 {
+		t.Errorf("the dead letters are %s", dead)
+	}
+
+	both.answer(http.StatusGone)
+	search.answer(http.StatusOK)
+	feed.add("Pier 3")
+	feeds.expect(t, url+" Pier 3")
+	within(t, awaitTimeout, "the end", func() error {
+		if m.target(t, all.ID).Ended == nil {
+			return fmt.Errorf("%+v", m.target(t, all.ID))
+		}
+		return nil
+	})
+	both.expect(t, url+" Pier 3")
+	m.stop(t)
+
+	file := filepath.Join(c.Dir, targetsFile)
+	if info, err := os.Stat(file); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("the file of targets: %v, %v", info, err)
+	}
+	feed.add("Pier 4")
+	again := running(t, Config{Dir: c.Dir, HTTP: c.HTTP, AllowPrivateOrigins: true})
+	feeds.expect(t, url+" Pier 4")
+	if ended := again.target(t, all.ID); ended.Ended == nil || ended.Dead != 3 {
+		t.Errorf("after a restart the target is %+v", ended)
+	}
+	both.expect(t)
+	_, findings := again.api(t, http.MethodGet, "/api/v1/doctor", "")
+	if !strings.Contains(findings, "410 Gone") {
+		t.Errorf("the doctor says %s", findings)
+	}
+	again.post(t, "notify/remove", fmt.Sprintf(`{"id":%q}`, first.ID), &struct{}{})
+	feed.add("Pier 5 bridge")
+	search.expect(t, "bridge Pier 5 bridge")
+	feeds.expect(t)
+	if status, body := again.api(t, http.MethodPost, "/api/v1/notify/remove", fmt.Sprintf(`{"id":%q}`, first.ID)); status != http.StatusNotFound {
+		t.Errorf("a second removal: %d %s", status, body)
+	}
+	again.stop(t)
+
+	// A node that may not reach private addresses says so, and loses nothing.
+	strict := running(t, Config{Dir: c.Dir, HTTP: c.HTTP})
+	if left := strict.target(t, all.ID); left.Kind != "unusable" {
+		t.Errorf("the target is %+v", left)
+	}
+	if status, body := strict.api(t, http.MethodPost, "/api/v1/notify/test", fmt.Sprintf(`{"id":%q}`, all.ID)); status != http.StatusBadGateway || !strings.Contains(body, "--allow-private-origins") {
+		t.Errorf("a test at a private address: %d %s", status, body)
+	}
+	strict.stop(t)
+
+	if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	damaged := running(t, Config{Dir: c.Dir, HTTP: c.HTTP, AllowPrivateOrigins: true})
+	if _, findings := damaged.api(t, http.MethodGet, "/api/v1/doctor", ""); !strings.Contains(findings, file+damagedFileEnd) {
+		t.Errorf("the doctor says %s", findings)
+	}
+	damaged.stop(t)
+}
+
+func TestTargetsThatAreNotAccepted(t *testing.T) {
+	t.Parallel()
+	c := founding(t, "targets")
+	c.HTTP = "127.0.0.1:0"
+	m := running(t, c)
+	m.awaitMembers(t, 1)
+	m.post(t, "watch", `{"query":"bridge"}`, &struct{}{})
+	const to = `"to":"https://hooks.example/gangway"`
+	for _, c := range []struct {
+		request string
+		status  int
+		why     string
+	}{
+		{`{}`, 400, "no address"},
+		{`{"to":"  ","health":true}`, 400, "no address"},
+		{`{` + to + `}`, 400, "told nothing"},
+		{`{` + to + `,"health":"yes"}`, 400, "health"},
+		{`{` + to + `,"helath":true}`, 400, "helath"},
+		{`{"to":"http://hooks.example/gangway","health":true}`, 400, "needs https"},
+		{`{"to":"hooks.example/gangway","health":true}`, 400, "no scheme"},
+		{`{` + to + `,"feeds":["https://elsewhere.example/feed"]}`, 404, "subscribe first"},
+		{`{` + to + `,"feeds":["not an address"]}`, 400, ""},
+		{`{` + to + `,"feeds":["private:ferry.example/1"]}`, 404, "private feed"},
+		{`{` + to + `,"queries":["tunnel"]}`, 404, "tidings watch tunnel"},
+		{`{` + to + `,"queries":["(bridge"]}`, 400, "(bridge"},
+		{`{` + to + `,"queries":[""]}`, 400, ""},
+		{`{` + to + `,"health":true,"quiet_hours":"night"}`, 400, "22:00-07:00"},
+		{`{` + to + `,"health":true,"quiet_hours":"22:00-24:01"}`, 400, "22:00-07:00"},
+		{`{` + to + `,"health":true,"quiet_hours":"22-7"}`, 400, "22:00-07:00"},
+		{`{` + to + `,"health":true,"quiet_hours":"07:00-07:00"}`, 400, "same time"},
+		{`{` + to + `,"health":true,"pause_s":-1}`, 400, "pause"},
+		{`{` + to + `,"health":true,"pause_s":86401}`, 400, "pause"},
+		{`{` + to + `,"queries":[` + strings.Repeat(`"b",`, maxTargetSources) + `"b"]}`, 400, "at most 1000"},
+		{`[]`, 400, "object"}, {``, 400, "body"},
+	} {
+		status, body := m.api(t, http.MethodPost, "/api/v1/notify", c.request)
+		if status != c.status || !strings.Contains(body, c.why) || strings.Contains(body, "gangway") {
+			t.Errorf("%.80s: %d %s, want %d and %q", c.request, status, body, c.status, c.why)
+		}
+	}
+	for _, path := range []string{"notify/test", "notify/remove"} {
+		for _, request := range []string{`{}`, `{"id":"nobody"}`} {
+			if status, body := m.api(t, http.MethodPost, "/api/v1/"+path, request); status != http.StatusNotFound {
+				t.Errorf("%s %s: %d %s", path, request, status, body)
+			}
+		}
+	}
+	for range maxTargets {
+		m.notify(t, `{`+to+`,"health":true}`)
+	}
+	if status, body := m.api(t, http.MethodPost, "/api/v1/notify", `{`+to+`,"health":true}`); status != http.StatusInsufficientStorage {
+		t.Errorf("one target too many: %d %s", status, body)
+	}
+	m.stop(t)
+}
+
+// Quiet hours are those of the clock on the wall, also in the nights in which it is changed.
+func TestQuietHours(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ hours, now, end string }{
+		{"", "2026-11-28 03:00:00 +0100", "2026-11-28 03:00:00 +0100"},
+		{"22:00-07:00", "2026-11-28 21:59:59 +0100", "2026-11-28 21:59:59 +0100"},
+		{"22:00-07:00", "2026-11-28 22:00:00 +0100", "2026-11-29 07:00:00 +0100"},
+		{"22:00-07:00", "2026-11-28 06:59:59 +0100", "2026-11-28 07:00:00 +0100"},
+		{"22:00-07:00", "2026-11-28 07:00:00 +0100", "2026-11-28 07:00:00 +0100"},
+		{"12:00-13:30", "2026-11-28 12:29:59 +0100", "2026-11-28 13:30:00 +0100"},
+		{" 9:00 - 23:59 ", "2026-11-28 12:29:59 +0100", "2026-11-28 23:59:00 +0100"},
+		{"00:00-23:59", "2026-11-28 12:29:59 +0100", "2026-11-28 23:59:00 +0100"},
+		{"07:01-07:00", "2026-11-28 07:01:00 +0100", "2026-11-29 07:00:00 +0100"},
+		{"22:00-07:00", "2026-03-28 23:00:00 +0100", "2026-03-29 07:00:00 +0200"}, // eight hours later, less one
+		{"22:00-07:00", "2026-10-24 23:00:00 +0200", "2026-10-25 07:00:00 +0100"}, // eight hours later, and one
+		{"22:00-02:30", "2026-03-29 01:59:00 +0100", "2026-03-29 03:00:00 +0200"}, // 02:30 does not exist
+		{"22:00-02:30", "2026-10-25 01:59:00 +0200", "2026-10-25 02:30:00 +0200"}, // and exists twice
+		{"22:00-02:30", "2026-10-25 02:00:00 +0100", "2026-10-25 02:30:00 +0100"},
+	} {
+		q, err := parseQuietHours(c.hours)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := time.Parse("2006-01-02 15:04:05 -0700", c.now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end := q.end(now.In(berlin)).Format("2006-01-02 15:04:05 -0700"); end != c.end {
+			t.Errorf("%q at %s: until %s, want %s", c.hours, c.now, end, c.end)
+		}
+	}
+}
+
+func FuzzTargets(f *testing.F) {
+	b, err := encodeTargets([]*targetRecord{{ID: "a", To: "https://hooks.example/", QuietHours: "22:00-07:00"}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Add([]byte(`{"Targets":[null,{"ID":"a"},{"ID":"a"}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		records, err := decodeTargets(b)
+		if err != nil {
+			return
+		}
+		again, err := encodeTargets(records)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if others, err := decodeTargets(again); err != nil || len(others) != len(records) {
+			t.Errorf("%s: %v", again, err)
+		}
+	})
+}
