@@ -33,7 +33,7 @@ type NotifyTarget struct {
 	ID string `json:"id"`
 	// To is its address. In answers, what is secret is replaced by "…".
 	To   string `json:"to"`
-	Kind string `json:"kind"` // webhook
+	Kind string `json:"kind"` // webhook, or the name of a service
 	// Feeds, Queries and Health say what the target is told: new items of feeds, by their addresses; of searches, by their
 	// queries; and problems of all feeds.
 	Feeds   []string `json:"feeds"`

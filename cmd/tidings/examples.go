@@ -76,7 +76,7 @@ func (*notifyCommand) Help() string {
 
 func (*notifyAddCommand) Help() string {
 	return examples("tidings notify add --feed https://go.dev/blog/feed.atom --to https://hooks.example/news",
-		"tidings notify add --watch 'solar battery' --health --quiet-hours 22:00-07:00 --to https://hooks.example/news")
+		"tidings notify add --watch 'solar battery' --health --quiet-hours 22:00-07:00 --to ntfy://ntfy.sh/my-secret-topic")
 }
 
 func (*notifyListCommand) Help() string {

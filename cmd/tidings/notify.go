@@ -26,7 +26,7 @@ type notifyAddCommand struct {
 	Feed       []string      `placeholder:"URL" sep:"none" help:"Tell of new items of a feed or page that the node follows. May be repeated."`
 	Watch      []string      `placeholder:"QUERY" sep:"none" help:"Tell of new articles of a search, as \"tidings watches\" shows it. May be repeated."`
 	Health     bool          `help:"Tell if a feed cannot be read for a day, is gone or has moved, or if its publisher's key changes."`
-	To         string        `required:"" placeholder:"ADDRESS" help:"Where the messages go: https://… for a webhook."`
+	To         string        `required:"" placeholder:"ADDRESS" help:"Where the messages go: https://… for a webhook, or the address of a service, such as ntfy://ntfy.sh/TOPIC, matrix://…, telegram://…, slack://… or discord://…."`
 	QuietHours string        `placeholder:"HOURS" help:"Send nothing in these hours of the node's local time, such as 22:00-07:00, and what has come meanwhile afterwards."`
 	Pause      time.Duration `placeholder:"TIME" help:"Shortest time between two messages, such as 1m."`
 	JSON       bool          `name:"json" help:"Print one JSON object."`

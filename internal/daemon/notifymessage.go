@@ -20,7 +20,7 @@ func messageOf(target string, e *news.Event) notify.Message {
 		m.Source = "Search: " + e.Query
 	}
 	if h := e.Health; h != nil {
-		m.Title = m.Source + ": " + healthTitle(h.Kind)
+		m.Title = healthTitle(h.Kind)
 		m.Text = strings.Join(nonempty(h.Text, h.Do), "\n")
 		return m
 	}

@@ -1,10 +1,11 @@
-// Package notify sends messages to the places where programs and people want them: to webhooks, for now.
+// Package notify sends messages to the places where programs and people want them: to webhooks, and to services such as ntfy,
+// Matrix and Telegram.
 //
 //	s := notify.New(notify.Config{Control: fetch.DialControl(false, nil)})
 //	target, err := s.Open("https://hooks.example/ferry", secret)
 //	err = target.Send(ctx, messages)
 //
-// All connections are made by one dialer, whose Control function decides which hosts may be reached.
+// All connections to hosts that a user names are made by one dialer, whose Control function decides which may be reached.
 //
 // The package leaves to others which messages there are, when they are sent, and when one is sent again (internal/daemon,
 // internal/news). Its errors contain neither passwords nor the paths of addresses, which are often secret.
@@ -64,7 +65,7 @@ type Message struct {
 
 // A Target is a place to which messages are sent.
 type Target struct {
-	Kind  string // "webhook"
+	Kind  string // "webhook", or the name of a service
 	Shown string // its address without secrets
 	// Batch is the largest number of messages of one Send, at least 1.
 	Batch int
@@ -127,8 +128,13 @@ func (s *Sender) Open(address, secret string) (*Target, error) {
 	switch u.Scheme {
 	case "https", "http":
 		return s.webhook(u, secret)
+	case "matrix":
+		return s.matrix(u)
 	}
-	return nil, fmt.Errorf("the address of a target begins with https://, not with %s", printable(u.Scheme+":"))
+	if _, known := services[u.Scheme]; known {
+		return s.service(u)
+	}
+	return nil, fmt.Errorf("the address of a target begins with https:// for a webhook, or with the name of a service (%s), not with %s", serviceNames(), printable(u.Scheme+":"))
 }
 
 // parseAddress parses the address of a target. Its errors do not repeat the address.
@@ -148,7 +154,7 @@ func parseAddress(address string) (*url.URL, error) {
 		}
 		return nil, fmt.Errorf("the address of the target is not valid: %w", why)
 	case u.Scheme == "":
-		return nil, errors.New("the address of the target has no scheme: it begins with https:// for a webhook")
+		return nil, errors.New("the address of the target has no scheme: it begins with https:// for a webhook, or with one such as ntfy:// for a service")
 	case u.Fragment != "":
 		return nil, errors.New("the address of the target has a part behind #, which no receiver sees: leave it out, or write %23 for a # that belongs to it")
 	}
