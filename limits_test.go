@@ -204,6 +204,7 @@ var limits = []struct {
 		{"internal/news", "FailingTime", "how long a feed fails before that is an event", "shorter outages are none"},
 		{"internal/notify", "maxAddress:B sendTime maxAnswer:B", "the address of a target; one delivery; what is read of an answer", "refused with a reason; tried again; the rest is not read"},
 		{"internal/notify", "serviceBatch servicePause maxText:B", "messages that a service gets as one; time between two; the text of one", "the rest waits; it ends with the number of further ones"},
+		{"internal/notify", "mailBatch maxMailHTML:B maxRecipients", "messages of one e-mail; the HTML of one; recipients of a target", "the rest is in the next; the beginning of its text; refused with a reason"},
 		{"internal/daemon", "maxTargets maxTargetSources maxTargetsFile:B", "targets of notifications of one node; feeds and searches of one target; the file of targets", "refused with a reason; set aside as damaged"},
 		{"internal/daemon", "healthInterval", "time between two looks at the health of all feeds, unless feeds are polled more often", "changes are told that much later"},
 		{"internal/daemon", "maxPause failingTarget", "the longest pause between two messages that a user may set; how long a target fails before the doctor says so", "refused with a reason; shorter outages are not reported"},

@@ -33,7 +33,7 @@ type NotifyTarget struct {
 	ID string `json:"id"`
 	// To is its address. In answers, what is secret is replaced by "…".
 	To   string `json:"to"`
-	Kind string `json:"kind"` // webhook, or the name of a service
+	Kind string `json:"kind"` // webhook, mail, or the name of a service
 	// Feeds, Queries and Health say what the target is told: new items of feeds, by their addresses; of searches, by their
 	// queries; and problems of all feeds.
 	Feeds   []string `json:"feeds"`
@@ -41,7 +41,9 @@ type NotifyTarget struct {
 	Health  bool     `json:"health"`
 	// QuietHours are the hours without messages in the node's time, such as "22:00-07:00"; "": none.
 	QuietHours string `json:"quiet_hours"`
-	PauseS     int64  `json:"pause_s"` // shortest time between two messages, in seconds
+	// Digest, daily or weekly, collects what comes until 8 o'clock, on Mondays if weekly; "": none.
+	Digest string `json:"digest"`
+	PauseS int64  `json:"pause_s"` // shortest time between two messages, in seconds
 	// Secret signs the messages to a webhook. It is shown once, in the answer of add.
 	Secret string `json:"secret,omitempty"`
 

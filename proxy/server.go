@@ -210,6 +210,10 @@ var pageRoutes = map[string]pageRoute{
 	watchPath:      {get: (*Server).watch, post: (*Server).watchForm},
 	unwatchPath:    {post: (*Server).unwatchForm},
 	scriptPath:     {get: (*Server).script},
+
+	NotifyPath:       {get: (*Server).notify, post: (*Server).notifyForm},
+	notifyRemovePath: {post: (*Server).notifyRemoveForm},
+	notifyTestPath:   {post: (*Server).notifyTestForm},
 }
 
 // answer calls the function for the request's method. It shows an error as a page.

@@ -26,8 +26,9 @@ type notifyAddCommand struct {
 	Feed       []string      `placeholder:"URL" sep:"none" help:"Tell of new items of a feed or page that the node follows. May be repeated."`
 	Watch      []string      `placeholder:"QUERY" sep:"none" help:"Tell of new articles of a search, as \"tidings watches\" shows it. May be repeated."`
 	Health     bool          `help:"Tell if a feed cannot be read for a day, is gone or has moved, or if its publisher's key changes."`
-	To         string        `required:"" placeholder:"ADDRESS" help:"Where the messages go: https://… for a webhook, or the address of a service, such as ntfy://ntfy.sh/TOPIC, matrix://…, telegram://…, slack://… or discord://…."`
+	To         string        `required:"" placeholder:"ADDRESS" help:"Where the messages go: https://… for a webhook, or the address of a service, such as ntfy://ntfy.sh/TOPIC, matrix://…, telegram://…, slack://…, discord://…, or smtp://USER:PASSWORD@HOST:587/?from=ADDRESS&to=ADDRESS for e-mail."`
 	QuietHours string        `placeholder:"HOURS" help:"Send nothing in these hours of the node's local time, such as 22:00-07:00, and what has come meanwhile afterwards."`
+	Digest     string        `placeholder:"WHEN" help:"Collect what comes, and send it daily or weekly, at 8 o'clock of the node's local time. Not for webhooks."`
 	Pause      time.Duration `placeholder:"TIME" help:"Shortest time between two messages, such as 1m."`
 	JSON       bool          `name:"json" help:"Print one JSON object."`
 }
@@ -46,7 +47,7 @@ func (c *notifyAddCommand) Validate() error {
 // Run adds a target. Standard output gets its id alone, and for a webhook its secret on a second line.
 func (c *notifyAddCommand) Run(ctx context.Context, s streams) error {
 	raw, err := call[json.RawMessage](ctx, c.client, "notify", proxy.NotifyTarget{
-		To: c.To, Feeds: c.Feed, Queries: c.Watch, Health: c.Health, QuietHours: c.QuietHours, PauseS: int64(c.Pause / time.Second),
+		To: c.To, Feeds: c.Feed, Queries: c.Watch, Health: c.Health, QuietHours: c.QuietHours, Digest: c.Digest, PauseS: int64(c.Pause / time.Second),
 	})
 	if err != nil || c.JSON {
 		return printAnswer(s, raw, err)
@@ -112,6 +113,9 @@ func targetsTable(targets []proxy.NotifyTarget, t terminal, now time.Time) strin
 		}
 		if target.QuietHours != "" {
 			table.note("quiet hours: "+target.QuietHours, faint)
+		}
+		if target.Digest != "" {
+			table.note(target.Digest+" digest", faint)
 		}
 		if target.Error != "" {
 			table.note(strings.Join(nonempty(target.Error, since(target.Failing, now)), ", "), yellow)

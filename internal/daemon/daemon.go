@@ -251,7 +251,7 @@ func (d *Daemon) assemble() {
 	d.notifications = &notifications{
 		path: c.path(targetsFile), courier: news.NewCourier(d.recorder.journal, d.log), private: d.private, subs: d.subscriptions, watches: d.watches, log: d.log,
 		sender: notify.New(notify.Config{
-			Control: fetch.DialControl(c.AllowPrivateOrigins, d.host.IPs), AllowPrivate: c.AllowPrivateOrigins, Agent: strings.TrimRight("tidings/"+c.Version, "/"),
+			Control: fetch.DialControl(c.AllowPrivateOrigins, d.host.IPs), AllowPrivate: c.AllowPrivateOrigins, Agent: strings.TrimRight("tidings/"+c.Version, "/"), Page: d.notifyPage(),
 		}),
 	}
 	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, &d.damage, d.channelList, d.keywords, d.notifications, d.log}

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"net"
+	"net/netip"
 
 	"tidings/proxy"
 )
@@ -44,6 +45,21 @@ func (d *Daemon) openServer() {
 		Log:             d.log,
 	})
 	d.saveTokenCopy()
+}
+
+// notifyPage returns the address of the page of notifications on this machine, or "" if there is none.
+func (d *Daemon) notifyPage() string {
+	if d.http == nil {
+		return ""
+	}
+	at, err := netip.ParseAddrPort(d.http.Addr().String())
+	if err != nil {
+		return ""
+	}
+	if at.Addr().IsUnspecified() {
+		at = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), at.Port())
+	}
+	return "http://" + at.String() + proxy.NotifyPath
 }
 
 // OpenURL returns an address that opens the pages in a browser once. base is the URL at which readers reach

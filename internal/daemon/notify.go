@@ -82,7 +82,7 @@ func unusable(why error) *notify.Target {
 
 // begin begins deliveries to a target. The caller holds the mutex, or nothing runs yet.
 func (n *notifications) begin(t *openTarget) error {
-	quiet, err := parseQuietHours(t.QuietHours)
+	times, err := parseSchedule(t.QuietHours, t.Digest)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (n *notifications) begin(t *openTarget) error {
 			defer n.mu.Unlock()
 			return t.Ended.IsZero() && t.wants(e)
 		},
-		HeldUntil: func(now, _ time.Time) time.Time { return quiet.end(now.Local()) },
+		HeldUntil: func(now, oldest time.Time) time.Time { return times.heldUntil(now.Local(), oldest) },
 		Send:      func(ctx context.Context, events []news.Event) error { return n.send(ctx, t, events) },
 	})
 	if err == nil {
@@ -180,7 +180,7 @@ func (n *notifications) shown(t *openTarget) proxy.NotifyTarget {
 	s, _ := n.courier.State(t.ID)
 	return proxy.NotifyTarget{
 		ID: t.ID, To: t.Shown, Kind: t.Kind, Feeds: t.Feeds, Queries: t.Queries, Health: t.Health,
-		QuietHours: t.QuietHours, PauseS: t.PauseS, Added: proxy.OptionalTime(t.Added), Ended: proxy.OptionalTime(t.Ended),
+		QuietHours: t.QuietHours, Digest: t.Digest, PauseS: t.PauseS, Added: proxy.OptionalTime(t.Added), Ended: proxy.OptionalTime(t.Ended),
 		Sent: s.Sent, LastSent: proxy.OptionalTime(s.LastSent), Failing: proxy.OptionalTime(s.Since), Error: s.Error, Next: proxy.OptionalTime(s.Next),
 		Dead: s.Dead, Missed: s.Missed,
 	}
@@ -194,11 +194,14 @@ func (n *notifications) AddTarget(ctx context.Context, q proxy.NotifyTarget) (pr
 	}
 	r := targetRecord{
 		ID: strings.ToLower(rand.Text()[:10]), To: strings.TrimSpace(q.To), Secret: notify.NewSecret(), Health: q.Health,
-		QuietHours: q.QuietHours, PauseS: q.PauseS, Added: time.Now().UTC(),
+		QuietHours: q.QuietHours, Digest: q.Digest, PauseS: q.PauseS, Added: time.Now().UTC(),
 	}
 	opened, err := n.sender.Open(r.To, r.Secret)
 	if err != nil {
 		return refuse(err)
+	}
+	if opened.Batch == 1 && q.Digest != "" {
+		return refuse(errors.New("a webhook gets each event as it comes: leave the digest out, or give the address of a service or of e-mail"))
 	}
 	if r.Feeds, err = n.followed(q.Feeds); err != nil {
 		return q, err

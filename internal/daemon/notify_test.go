@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -235,6 +236,9 @@ func TestTargetsThatAreNotAccepted(t *testing.T) {
 		{`{` + to + `,"health":true,"quiet_hours":"22:00-24:01"}`, 400, "22:00-07:00"},
 		{`{` + to + `,"health":true,"quiet_hours":"22-7"}`, 400, "22:00-07:00"},
 		{`{` + to + `,"health":true,"quiet_hours":"07:00-07:00"}`, 400, "same time"},
+		{`{` + to + `,"health":true,"digest":"daily"}`, 400, "webhook"},
+		{`{"to":"ntfy://ntfy.sh/gangway","health":true,"digest":"hourly"}`, 400, "daily or weekly"},
+		{`{"to":"smtp://mail.example/?from=gangway&to=a@b.example","health":true}`, 400, "no sender"},
 		{`{` + to + `,"health":true,"pause_s":-1}`, 400, "pause"},
 		{`{` + to + `,"health":true,"pause_s":86401}`, 400, "pause"},
 		{`{` + to + `,"queries":[` + strings.Repeat(`"b",`, maxTargetSources) + `"b"]}`, 400, "at most 1000"},
@@ -317,4 +321,120 @@ func FuzzTargets(f *testing.F) {
 			t.Errorf("%s: %v", again, err)
 		}
 	})
+}
+
+func TestDigestsAreSentInTheMorning(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const layout = "Mon 2006-01-02 15:04 -0700"
+	for _, c := range []struct{ digest, quiet, oldest, now, until string }{
+		{"daily", "", "Sat 2026-11-28 07:59 +0100", "Sat 2026-11-28 07:59 +0100", "Sat 2026-11-28 08:00 +0100"},
+		{"daily", "", "Sat 2026-11-28 07:59 +0100", "Sat 2026-11-28 08:00 +0100", "Sat 2026-11-28 08:00 +0100"},
+		{"daily", "", "Sat 2026-11-28 08:00 +0100", "Sat 2026-11-28 08:00 +0100", "Sun 2026-11-29 08:00 +0100"},
+		{"daily", "", "Sat 2026-11-28 07:00 +0100", "Sat 2026-11-28 21:00 +0100", "Sat 2026-11-28 21:00 +0100"}, // it was off, or the server was
+		{"daily", "07:00-09:30", "Sat 2026-11-28 10:00 +0100", "Sat 2026-11-28 10:00 +0100", "Sun 2026-11-29 09:30 +0100"},
+		{"daily", "", "Sat 2026-03-28 20:00 +0100", "Sat 2026-03-28 20:00 +0100", "Sun 2026-03-29 08:00 +0200"},
+		{"daily", "", "Sat 2026-10-24 20:00 +0200", "Sat 2026-10-24 20:00 +0200", "Sun 2026-10-25 08:00 +0100"},
+		{"weekly", "", "Mon 2026-11-23 08:00 +0100", "Sat 2026-11-28 10:00 +0100", "Mon 2026-11-30 08:00 +0100"},
+		{"weekly", "", "Mon 2026-11-23 07:59 +0100", "Sat 2026-11-28 10:00 +0100", "Sat 2026-11-28 10:00 +0100"},
+		{"weekly", "", "Mon 2026-10-19 08:00 +0200", "Mon 2026-10-19 08:00 +0200", "Mon 2026-10-26 08:00 +0100"},
+		{"weekly", "", "Mon 2026-11-30 07:00 +0100", "Mon 2026-11-30 07:00 +0100", "Mon 2026-11-30 08:00 +0100"},
+	} {
+		s, err := parseSchedule(c.quiet, c.digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := time.Parse(layout, c.now)
+		oldest, wrong := time.Parse(layout, c.oldest)
+		if err != nil || wrong != nil {
+			t.Fatal(err, wrong)
+		}
+		if until := s.heldUntil(now.In(berlin), oldest).Format(layout); until != c.until {
+			t.Errorf("%s %s of %s at %s: until %s, want %s", c.digest, c.quiet, c.oldest, c.now, until, c.until)
+		}
+	}
+}
+
+// form sends a form, or, without values, asks for a page.
+func (m *member) form(t *testing.T, path string, values url.Values) (status int, page string) {
+	t.Helper()
+	method := http.MethodPost
+	if values == nil {
+		method = http.MethodGet
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, fmt.Sprintf("http://%s%s", m.HTTPAddr(), path), strings.NewReader(values.Encode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Tidings-Token", m.dataDir.apiToken)
+	if values != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	b, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(b)
+}
+
+// The page does what the commands do, and works without a script.
+func TestPageOfNotifications(t *testing.T) {
+	t.Parallel()
+	feed, hook := newFerryFeed(t), newHook(t)
+	feed.add("Pier 1")
+	c := founding(t, "page")
+	c.Found.PollInterval = time.Second
+	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
+	m := running(t, c)
+	m.awaitMembers(t, 1)
+	address := feed.URL + "/news.xml"
+	m.post(t, "subscribe", fmt.Sprintf(`{"url":%q}`, address), &struct{}{})
+	m.post(t, "watch", `{"query":"bridge <b>"}`, &struct{}{})
+	m.await(t, address, "Pier 1")
+	if status, page := m.form(t, "/notify", nil); status != http.StatusOK || !strings.Contains(page, "None yet") || !strings.Contains(page, `value="`+address) || !strings.Contains(page, "bridge &lt;b&gt;") {
+		t.Errorf("the page: %d %s", status, page)
+	}
+	status, page := m.form(t, "/notify", url.Values{"to": {hook.URL + "/gangway"}, "feed": {address}, "query": {"bridge <b>"}, "health": {"1"}, "quiet_hours": {""}, "digest": {""}})
+	if status != http.StatusOK || !strings.Contains(page, "whsec_") || !strings.Contains(page, "Health of all feeds") {
+		t.Fatalf("a new target: %d %s", status, page)
+	}
+	id := m.notifications.Targets()[0].ID
+	if status, page := m.form(t, "/notify/test", url.Values{"id": {id}}); status != http.StatusOK || !strings.Contains(page, "has taken the message") || strings.Contains(page, "whsec_") || strings.Contains(page, "gangway") {
+		t.Errorf("a test: %d %s", status, page)
+	}
+	hook.expect(t, " A test of your notifications")
+	hook.answer(http.StatusBadRequest)
+	feed.add("Pier <2>")
+	hook.expect(t, address+" Pier <2>")
+	within(t, awaitTimeout, "a dead letter", func() error {
+		if _, page := m.form(t, "/notify?dead="+id, nil); !strings.Contains(page, "1 dead letter<") || !strings.Contains(page, "Pier &lt;2&gt;") || !strings.Contains(page, "answers 400") {
+			return fmt.Errorf("%s", page)
+		}
+		return nil
+	})
+	for _, c := range []struct {
+		path   string
+		values url.Values
+		status int
+		why    string
+	}{
+		{"/notify", url.Values{"to": {"gopher://gangway"}, "health": {"1"}}, 400, "begins with https"},
+		{"/notify", url.Values{"to": {hook.URL}}, 400, "told nothing"},
+		{"/notify/test", url.Values{"id": {"nobody"}}, 404, "no target"},
+		{"/notify/remove", url.Values{"id": {"<nobody>"}}, 404, "&lt;nobody&gt;"},
+		{"/notify?dead=nobody", nil, 404, "no target"},
+		{"/notify/test", url.Values{"id": {id}}, 502, "400"},
+		{"/notify/remove", url.Values{"id": {id}}, 200, "None yet"},
+	} {
+		if status, page := m.form(t, c.path, c.values); status != c.status || !strings.Contains(page, c.why) || strings.Contains(page, "gangway") {
+			t.Errorf("%s %v: %d %s", c.path, c.values, status, page)
+		}
+	}
 }

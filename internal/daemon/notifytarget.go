@@ -22,6 +22,7 @@ type targetRecord struct {
 	Queries    []string
 	Health     bool
 	QuietHours string
+	Digest     string
 	PauseS     int64
 	Added      time.Time
 	Ended      time.Time // when the receiver said that it takes no more messages
@@ -51,7 +52,7 @@ const (
 
 // checkTarget returns what is wrong with a target that a user wants.
 func checkTarget(t proxy.NotifyTarget) error {
-	_, err := parseQuietHours(t.QuietHours)
+	_, err := parseSchedule(t.QuietHours, t.Digest)
 	switch {
 	case strings.TrimSpace(t.To) == "":
 		return errors.New("the target has no address: say with \"to\" where the messages go")
@@ -63,6 +64,44 @@ func checkTarget(t proxy.NotifyTarget) error {
 		return fmt.Errorf("the pause between two messages is %d s: give 0 to %d s", t.PauseS, int64(maxPause/time.Second))
 	}
 	return err
+}
+
+// A schedule says when a target may be told something. The zero value stands for always.
+type schedule struct {
+	quiet quietHours
+	every int // days between two digests, 1 or 7; 0: there are none
+}
+
+// digestHour is the hour of the day, in the node's time, at which digests are sent: before people read their mail.
+// Weekly ones come on Mondays.
+const digestHour = 8
+
+func parseSchedule(quiet, digest string) (s schedule, err error) {
+	switch digest {
+	case "":
+	case "daily":
+		s.every = 1
+	case "weekly":
+		s.every = 7
+	default:
+		return s, fmt.Errorf("the digest is %q: give daily or weekly, or leave it out", digest)
+	}
+	s.quiet, err = parseQuietHours(quiet)
+	return s, err
+}
+
+// heldUntil returns when events are to be sent of which the oldest came at a time. All times are in the node's time zone.
+func (s schedule) heldUntil(now, oldest time.Time) time.Time {
+	if s.every > 0 {
+		last := time.Date(now.Year(), now.Month(), now.Day(), digestHour, 0, 0, 0, now.Location())
+		for last.After(now) || s.every == 7 && last.Weekday() != time.Monday {
+			last = last.AddDate(0, 0, -1)
+		}
+		if !oldest.Before(last) {
+			now = last.AddDate(0, 0, s.every)
+		}
+	}
+	return s.quiet.end(now)
 }
 
 // quietHours are the hours of a day without messages, as minutes after midnight. They begin with from and end before to,
@@ -131,7 +170,7 @@ func decodeTargets(b []byte) ([]*targetRecord, error) {
 		if r == nil || r.ID == "" || seen[r.ID] || len(file.Targets) > maxTargets {
 			return nil, errors.New("a target in it is not valid")
 		}
-		if _, err := parseQuietHours(r.QuietHours); err != nil {
+		if _, err := parseSchedule(r.QuietHours, r.Digest); err != nil {
 			return nil, err
 		}
 		seen[r.ID] = true

@@ -1,5 +1,5 @@
-// Package notify sends messages to the places where programs and people want them: to webhooks, and to services such as ntfy,
-// Matrix and Telegram.
+// Package notify sends messages to the places where programs and people want them: to webhooks, to services such as ntfy,
+// Matrix and Telegram, and by e-mail.
 //
 //	s := notify.New(notify.Config{Control: fetch.DialControl(false, nil)})
 //	target, err := s.Open("https://hooks.example/ferry", secret)
@@ -13,6 +13,7 @@ package notify
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -44,6 +45,8 @@ type Config struct {
 	AllowPrivate bool
 	// Agent is the User-Agent. Default "tidings".
 	Agent string
+	// Page is the address at which the user manages targets. Default empty: there is none.
+	Page string
 }
 
 // Validate returns an error that names the first wrong field.
@@ -65,7 +68,7 @@ type Message struct {
 
 // A Target is a place to which messages are sent.
 type Target struct {
-	Kind  string // "webhook", or the name of a service
+	Kind  string // "webhook", "mail", or the name of a service
 	Shown string // its address without secrets
 	// Batch is the largest number of messages of one Send, at least 1.
 	Batch int
@@ -89,6 +92,8 @@ func (f *Failure) Error() string { return f.Text }
 type Sender struct {
 	config Config
 	client *http.Client // follows no redirects
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
+	roots  *x509.CertPool // for e-mail; nil: those of the system
 }
 
 // New returns a sender. It panics if the configuration is invalid, which is a bug of the program.
@@ -105,7 +110,7 @@ func New(c Config) *Sender {
 		}
 		return nil
 	}}
-	return &Sender{c, &http.Client{
+	client := &http.Client{
 		Transport: &http.Transport{
 			Proxy:             nil, // a proxy would dial without Control
 			DialContext:       dialer.DialContext,
@@ -113,7 +118,8 @@ func New(c Config) *Sender {
 			IdleConnTimeout:   time.Minute,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	}
+	return &Sender{config: c, client: client, dial: dialer.DialContext}
 }
 
 // refused is the error of Control.
@@ -130,11 +136,13 @@ func (s *Sender) Open(address, secret string) (*Target, error) {
 		return s.webhook(u, secret)
 	case "matrix":
 		return s.matrix(u)
+	case "smtp", "smtps":
+		return s.mail(u)
 	}
 	if _, known := services[u.Scheme]; known {
 		return s.service(u)
 	}
-	return nil, fmt.Errorf("the address of a target begins with https:// for a webhook, or with the name of a service (%s), not with %s", serviceNames(), printable(u.Scheme+":"))
+	return nil, fmt.Errorf("the address of a target begins with https:// for a webhook, smtp:// or smtps:// for e-mail, or the name of a service (%s), not with %s", serviceNames(), printable(u.Scheme+":"))
 }
 
 // parseAddress parses the address of a target. Its errors do not repeat the address.

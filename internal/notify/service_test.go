@@ -149,8 +149,8 @@ func TestAServiceThatHangs(t *testing.T) {
 
 func TestAddressesOfServices(t *testing.T) {
 	for _, c := range []struct{ address, why string }{
-		{"generic://hooks.example", "name of a service"}, {"smtps://", ""},
-		{"logger://", "name of a service"}, {"ntfy://", ""}, {"discord://gangway", "discord"}, {"slack://gangway", "slack"},
+		{"generic://hooks.example", "the name of a service"},
+		{"logger://", "the name of a service"}, {"ntfy://", ""}, {"discord://gangway", "discord"}, {"slack://gangway", "slack"},
 		{"telegram://gangway@telegram", "telegram"}, {"ntfy://ntfy.sh/ferry?priority=gangway", ""},
 		{"pushover://gangway", "pushover"}, {"mattermost://chat.example", "mattermost"}, {"rocketchat://chat.example", "rocketchat"},
 		{"matrix://gangway@matrix.example/?rooms=!a", "TOKEN"}, {"matrix://:gangway@matrix.example/", "room"}, {"matrix://:gangway@matrix.example/?rooms=%23a", "begin with !"},
