@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -14,10 +16,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 	_ "time/tzdata" // the zones of the test of quiet hours
 
+	"tidings/internal/feed"
 	"tidings/internal/news"
+	"tidings/internal/notify"
 	"tidings/proxy"
 )
 
@@ -437,4 +442,76 @@ func TestPageOfNotifications(t *testing.T) {
 			t.Errorf("%s %v: %d %s", c.path, c.values, status, page)
 		}
 	}
+}
+
+// The doctor explains a target that has failed for a day, and a list of dead letters that is full.
+func TestFindingsAboutTargets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		journal, disk, err := openNews(filepath.Join(t.TempDir(), newsFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := &notifications{path: filepath.Join(t.TempDir(), targetsFile), courier: news.NewCourier(journal, slog.New(slog.DiscardHandler)), log: slog.New(slog.DiscardHandler)}
+		add := func(id string, answer *notify.Failure) {
+			to := &notify.Target{Kind: notify.Webhook, Shown: "https://hooks.example/…", Batch: 100, Send: func(context.Context, []notify.Message) error {
+				if answer == nil {
+					return nil
+				}
+				return answer
+			}}
+			if err := n.begin(&openTarget{targetRecord{ID: id, Feeds: []string{"https://ferry.example/"}}, to}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		add("good", nil)
+		add("down", &notify.Failure{Text: "the receiver answers 500"})
+		add("refuser", &notify.Failure{Text: "the receiver answers 400", Final: true})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { n.courier.Run(ctx) })
+		record := func(items int) {
+			t.Helper()
+			var b strings.Builder
+			for i := range items {
+				fmt.Fprintf(&b, `<item><guid>%d</guid><title>Pier</title></item>`, i)
+			}
+			f, err := feed.Parse([]byte(`<rss version="2.0"><channel><title>Ferry news</title><link>https://ferry.example/</link><description/>`+b.String()+`</channel></rss>`), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			doc := &feed.Document{Base: "https://ferry.example/", Head: f.Head}
+			for _, it := range f.Items {
+				doc.Entries = append(doc.Entries, feed.Entry{Item: it})
+			}
+			if _, err := journal.Record(news.Source{URL: "https://ferry.example/"}, news.Document{Document: doc, Complete: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		record(1) // the past
+		record(2)
+		time.Sleep(failingTarget - time.Hour)
+		if f := n.findings(time.Now()); len(f) != 0 {
+			t.Errorf("before a day: %+v", f)
+		}
+		time.Sleep(2 * time.Hour)
+		if f := n.findings(time.Now()); len(f) != 1 || !strings.Contains(f[0].What, "down (https://hooks.example/…) of notifications has taken nothing since") || !strings.Contains(f[0].Do, "tidings notify test down") {
+			t.Errorf("after a day: %+v", f)
+		}
+		record(1 + news.MaxDeadLetters)
+		time.Sleep(time.Minute)
+		if f := n.findings(time.Now()); len(f) != 2 || !strings.Contains(f[1].What, "refuser") || !strings.Contains(f[1].What, "1000 events") || !strings.Contains(f[1].Do, "tidings notify dead refuser") {
+			t.Errorf("a full list: %+v", f)
+		}
+		if letters, err := n.DeadLetters("refuser"); err != nil || len(letters) != news.MaxDeadLetters {
+			t.Errorf("%d dead letters, %v", len(letters), err)
+		}
+		if s := n.Targets()[0]; s.Sent != news.MaxDeadLetters || s.Dead != 0 {
+			t.Errorf("the good target is %+v", s)
+		}
+		cancel()
+		running.Wait()
+		if err := disk.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

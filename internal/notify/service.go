@@ -92,7 +92,7 @@ func (s *Sender) service(u *url.URL) (*Target, error) {
 		}()
 		own := *u // the library may change it
 		service = kind.make()
-		if err := service.Initialize(&own, log.New(io.Discard, "", 0)); err != nil {
+		if err := service.Initialize(&own, log.New(io.Discard, "", 0)); err != nil { //nolint:misspell // a name of the library
 			return nil, errors.New(withoutSecrets(err.Error(), u))
 		}
 		if kind.use != nil && client != nil {

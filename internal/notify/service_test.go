@@ -181,3 +181,31 @@ func TestBriefTexts(t *testing.T) {
 		}
 	}
 }
+
+// A service cannot lead the node to an address that it may not reach.
+func TestRedirectsToPrivateAddresses(t *testing.T) {
+	inner := newReceiver(t)
+	for _, c := range append(serviceCases, struct{ kind, address, path, auth string }{"webhook", "http://HOST/hook", "", ""}) {
+		for _, status := range []int{http.StatusFound, http.StatusTemporaryRedirect} {
+			outer := newReceiver(t)
+			outer.answer = func(w http.ResponseWriter) {
+				w.Header().Set("Location", inner.URL+"/admin")
+				w.WriteHeader(status)
+			}
+			host := strings.TrimPrefix(outer.URL, "http://")
+			s := New(Config{AllowPrivate: true, Control: func(_, address string, _ syscall.RawConn) error {
+				if address != host {
+					return errors.New(address + " is not a public address")
+				}
+				return nil
+			}})
+			target, err := s.Open(strings.Replace(c.address, "HOST", host, 1), NewSecret())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := target.Send(t.Context(), []Message{pier("1")}); err == nil || len(outer.requests) != 1 || len(inner.requests) > 0 {
+				t.Errorf("%s %d: %v, %d and %d requests", c.kind, status, err, len(outer.requests), len(inner.requests))
+			}
+		}
+	}
+}
