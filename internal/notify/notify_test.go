@@ -217,7 +217,7 @@ func TestAddressesOfTargets(t *testing.T) {
 }
 
 func FuzzAddress(f *testing.F) {
-	for _, address := range []string{"https://hooks.example/a?b", "https://u:p@[::1]:80/%41", "http://x\x7f"} {
+	for _, address := range []string{"https://hooks.example/a?b", "https://u:p@[::1]:80/%41", "http://x\x7f", "ntfy://u:p@h/t?scheme=http", "gotify://h/p/A23456789012345?extras={}", "discord://t@1?color=0x1", "slack://hook:A-B-C@w", "telegram://1:A@telegram?chats=1", "smtp://u:p@h:1/?from=a@b&to=a@b,c@d&tls=none", "matrix://:t@h/?rooms=!a,!b", "rocketchat://u@h:1/a/b/c", "mattermost://u@h/t/c", "pushover://shoutrrr:a@b/?devices=c"} {
 		f.Add(address)
 	}
 	s := openSender()
