@@ -23,6 +23,7 @@ type target struct {
 	format feed.Format // 0 for the format of the source
 	limit  int         // maximum number of items; 0 for no limit
 	self   string      // the address at which the reader found the feed
+	hub    bool        // self is also the address of the feed's hub
 }
 
 const (

@@ -5,6 +5,8 @@
 //	/https://host/feed.xml              reads it; subscribes if it is read again
 //	/feed?url=…&format=&limit=          the same, in a chosen format
 //	/k/<token>.{atom,rss,json}          reads a keyword feed
+//	POST to any of these                 asks for news of it by WebSub (hub.go)
+//	/api/v1/events                      streams what is new (events.go)
 //	/api/v1/{list,status,doctor,…}      for programs that have the token
 //	/  /show  /add  /opml               for people whose browser has a cookie
 //	/readyz  /healthz  /metrics         for monitoring

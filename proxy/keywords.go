@@ -118,7 +118,7 @@ func (s *Server) keywordFeed(w http.ResponseWriter, r *http.Request, path string
 	token, ending, _ := strings.Cut(path[len(keywordsPath):], ".")
 	number, ok := s.keywordTokens.open(token)
 	format, once := strings.CutPrefix(ending, onceMark+".")
-	t := target{token: true, format: formats[format]}
+	t := target{token: true, format: formats[format], hub: s.config.Hub != nil}
 	if !ok || t.format == 0 {
 		return refuse(http.StatusNotFound, "there is no such address here")
 	}

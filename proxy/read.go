@@ -71,6 +71,7 @@ func (s *Server) renderedFeed(ctx context.Context, t target) (f *rendered, subsc
 	if last, _ = s.rendered.get(t.self); last.isVersion(window.Version, subscribed) {
 		return last, subscribed, nil // another request has just rendered the same
 	}
+	t.hub = s.config.Hub != nil && (subscribed || t.token) // a feed with a token is followed from its first reading on
 	f, err = render(window, t, subscribed, last, s.pages.sanitiser.cleanMeaning, s.config.Now())
 	if err != nil {
 		return nil, subscribed, err
@@ -152,6 +153,9 @@ func (f *rendered) serve(w http.ResponseWriter, r *http.Request, now time.Time, 
 	}
 	if f.stale != "" {
 		h.Set("X-Tidings-Stale", f.stale)
+	}
+	if f.links != "" {
+		h.Set("Link", f.links)
 	}
 	h.Set("Cache-Control", "private, max-age=0")
 	h.Set("Vary", "Accept-Encoding")

@@ -19,6 +19,7 @@ type rendered struct {
 	version    uint64
 	subscribed bool // the version belongs to a subscription
 
+	links         string // the header Link; "": none
 	body, gzipped []byte // gzipped is nil if it would not be smaller
 	tag, gzipTag  string // strong: equal tags mean equal bytes
 	mediaType     string
@@ -37,6 +38,9 @@ const minGzip = 512
 func render(w Window, t target, subscribed bool, last *rendered, clean func(*feed.Meaning), now time.Time) (*rendered, error) {
 	doc := w.Document // a copy, whose shared entries are only read
 	doc.URL, doc.Sanitise = t.self, clean
+	if t.hub {
+		doc.Hub = t.self
+	}
 	if t.limit > 0 && t.limit < len(doc.Entries) {
 		doc.Entries = doc.Entries[:t.limit]
 	}
@@ -58,6 +62,9 @@ func render(w Window, t target, subscribed bool, last *rendered, clean func(*fee
 		tag: `"` + name + `"`, gzipTag: `"` + name + `-gzip"`,
 		mediaType: format.MediaType(),
 		fetched:   w.Fetched, stale: oneLine(w.Stale), state: w.State,
+	}
+	if t.hub {
+		r.links = ownLinks(t.self)
 	}
 	if last != nil && last.tag == r.tag {
 		r.body, r.gzipped = last.body, last.gzipped

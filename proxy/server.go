@@ -54,6 +54,8 @@ type Config struct {
 	Keywords Keywords
 	// Private holds the node's private feeds. Default nil: an address with a password is refused.
 	Private PrivateFeeds
+	// Hub tells WebSub subscribers of changes. Default nil: feeds name no hub.
+	Hub Hub
 	// News is the node's journal of what is new. It must not be nil.
 	News News
 	// Notifications holds the node's targets. Only requests for them need it.
@@ -159,6 +161,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // route passes a request to its handler.
 func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query string) {
+	if s.config.Hub != nil && r.Method == http.MethodPost && (isFeed(path) || strings.HasPrefix(path, keywordsPath)) {
+		s.serveHub(w, r, path, query)
+		return
+	}
 	if isFeed(path) || strings.HasPrefix(path, keywordsPath) {
 		switch err := checkFeedOrigin(r, path); {
 		case err != nil:

@@ -315,7 +315,13 @@ func readByFeedparser(t *testing.T, addresses []string) []documentRead {
 }
 
 func readByNode(t *testing.T, reader string, addresses []string) []documentRead {
-	node := requireTool(t, "node", "it runs "+reader)
+	return readByProgram(t, exec.Command(nodeWith(t, reader), append([]string{filepath.Join(readersFolder, "read.mjs"), reader}, addresses...)...))
+}
+
+// nodeWith returns the program node, which finds a package that npm has installed in readersFolder.
+func nodeWith(t *testing.T, reader string) (node string) {
+	t.Helper()
+	node = requireTool(t, "node", "it runs "+reader)
 	npm := requireTool(t, "npm", "it installs "+reader)
 	if _, err := os.Stat(filepath.Join(readersFolder, "node_modules", reader)); err != nil {
 		out, err := exec.Command(npm, "ci", "--prefix", readersFolder, "--ignore-scripts", "--no-audit", "--no-fund").CombinedOutput()
@@ -326,7 +332,7 @@ func readByNode(t *testing.T, reader string, addresses []string) []documentRead 
 			t.Skipf("npm cannot install %s: %v: %s", reader, err, out)
 		}
 	}
-	return readByProgram(t, exec.Command(node, append([]string{filepath.Join(readersFolder, "read.mjs"), reader}, addresses...)...))
+	return node
 }
 
 // minifluxVersion is the version of Miniflux whose packages read the documents.

@@ -90,6 +90,8 @@ type Daemon struct {
 	*channelList
 	*status
 	recorder      *recorder
+	courier       *news.Courier
+	hub           *hub
 	notifications *notifications
 
 	config  Config
@@ -233,7 +235,7 @@ func (d *Daemon) open() (err error) {
 		return err
 	}
 	d.openServer()
-	return nil
+	return d.hub.load()
 }
 
 // assemble makes the components.
@@ -247,9 +249,14 @@ func (d *Daemon) assemble() {
 	d.watches = &watches{nodeLoop: n, keywords: d.keywords, filter: c.Filter, slot: make(chan struct{}, 1)}
 	d.channelList = &channelList{n, d.disk, d.private, c.AllowPrivateOrigins}
 	d.recorder.private, d.recorder.watches = d.private, d.watches
-	d.private.marked, d.subscriptions.gone, d.keywords.matched = d.recorder.mark, d.recorder.mark, d.recorder.markSearch
+	d.private.marked, d.subscriptions.gone, d.keywords.matched = d.recorder.mark, d.recorder.mark, d.recorder.markMatch
+	d.keywords.created = d.recorder.markNew
+	d.courier = news.NewCourier(d.recorder.journal, d.log)
+	d.hub = newHub(d.courier, d.news, d.log)
+	d.hub.get = func(ctx context.Context, address string) (proxy.Page, error) { return d.server.Get(ctx, address) }
+	d.hub.follows = d.follows
 	d.notifications = &notifications{
-		path: c.path(targetsFile), courier: news.NewCourier(d.recorder.journal, d.log), private: d.private, subs: d.subscriptions, watches: d.watches, log: d.log,
+		path: c.path(targetsFile), courier: d.courier, private: d.private, subs: d.subscriptions, watches: d.watches, log: d.log,
 		sender: notify.New(notify.Config{
 			Control: fetch.DialControl(c.AllowPrivateOrigins, d.host.IPs), AllowPrivate: c.AllowPrivateOrigins, Agent: strings.TrimRight("tidings/"+c.Version, "/"), Page: d.notifyPage(),
 		}),
@@ -406,7 +413,10 @@ func (d *Daemon) drive(ctx context.Context) error {
 	}
 	parts.Go(func() { d.recorder.run(looping) })
 	parts.Go(func() { d.recorder.watchHealth(looping, d.channelList.List) })
-	parts.Go(func() { d.notifications.courier.Run(looping) })
+	parts.Go(func() { d.courier.Run(looping) })
+	if d.server != nil {
+		parts.Go(func() { d.hub.run(looping) })
+	}
 	watching, stopWatching := context.WithCancel(ctx) // ends before the node leaves
 	defer stopWatching()
 	parts.Go(func() { d.status.runJournal(watching) })

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"tidings/proxy"
 )
@@ -59,4 +60,18 @@ func (d *Daemon) Describe(ctx context.Context, url string, description proxy.Des
 		return d.private.describe(url, description)
 	}
 	return d.subscriptions.Describe(ctx, url, description)
+}
+
+// follows reports whether the node follows a feed, or, if url is "", has a search. An error counts as yes.
+func (d *Daemon) follows(ctx context.Context, url, query string) bool {
+	if isPrivateName(url) {
+		_, ok := d.private.version(url)
+		return ok
+	}
+	if url != "" {
+		_, ok := d.subscriptions.version(url)
+		return ok
+	}
+	all, err := d.Watches(ctx)
+	return err != nil || slices.ContainsFunc(all, func(w proxy.Watch) bool { return w.Query == query })
 }

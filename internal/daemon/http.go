@@ -34,6 +34,7 @@ func (d *Daemon) openServer() {
 		SubscribeOnRead: d.config.SubscribeOnRead,
 		Keywords:        d,
 		Private:         d.private,
+		Hub:             d.hub,
 		News:            newsReader{d.recorder.journal},
 		Notifications:   d.notifications,
 		Filter:          d.config.Filter,

@@ -42,7 +42,8 @@ type keywords struct {
 	memoryShare     func() float64 // share of the memory limit in use, 0 to 1; tests replace it
 	memoryCheckedAt time.Time      // when memoryShare was last called; owned by the loop
 
-	matched       func(number uint32, a *cobra.Article) // called on the loop when an article has matched a search, and with nil for a new search
+	matched       func(number uint32, a *cobra.Article) // called on the loop when an article has matched a search
+	created       func(number uint32)                   // called on the loop for a new search
 	subscriptions atomic.Int64                          // number of subscriptions, copied from the reflector
 	creating      atomic.Int64                          // subscriptions being created
 	waitingBytes  atomic.Int64                          // bytes of articles queued for the loop
@@ -73,7 +74,7 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 		loop:   loop.New(loop.Config{Bulk: maxWaitingArticles}),
 		log:    log,
 		config: config, missed: missedArticles{delay: retryDelay}, memoryShare: memoryInUse,
-		loaded: make(chan struct{}), stopped: make(chan struct{}), matched: func(uint32, *cobra.Article) {},
+		loaded: make(chan struct{}), stopped: make(chan struct{}), matched: func(uint32, *cobra.Article) {}, created: func(uint32) {},
 	}
 	k.arrivals.completeSince, k.arrivals.maxAge = time.Now(), arrivalMaxAge
 	_, statErr := os.Stat(path) // if it does not exist, the node is new and lost nothing

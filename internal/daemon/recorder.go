@@ -28,10 +28,16 @@ type recorder struct {
 
 	wake chan struct{} // holds one token if something is marked
 
-	mu       sync.Mutex                  // guards the fields below
-	feeds    map[string]bool             // marked feeds, by URL or by the name of a private feed
-	searches map[uint32][]*cobra.Article // marked searches, by number, with articles that have just matched
-	articles int                         // in searches
+	mu       sync.Mutex               // guards the fields below
+	feeds    map[string]bool          // marked feeds, by URL or by the name of a private feed
+	searches map[uint32]*markedSearch // marked searches, by number
+	articles int                      // in searches
+}
+
+// A markedSearch is a search whose feed may have changed.
+type markedSearch struct {
+	isNew   bool
+	matched []*cobra.Article // articles that have just matched it, the oldest first
 }
 
 const (
@@ -71,20 +77,36 @@ func (r *recorder) mark(url string) {
 	r.signal()
 }
 
-// markSearch notes that an article has matched a search, or, if a is nil, that the search may be new.
-func (r *recorder) markSearch(number uint32, a *cobra.Article) {
+// markSearch notes that the feed of a search may have changed.
+func (r *recorder) markSearch(number uint32, change func(*markedSearch)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.searches == nil {
-		r.searches = map[uint32][]*cobra.Article{}
+		r.searches = map[uint32]*markedSearch{}
 	}
-	marked := r.searches[number]
-	if a != nil && r.articles < maxMarkedArticles {
-		marked = append(marked, a)
-		r.articles++
+	s := r.searches[number]
+	if s == nil {
+		s = &markedSearch{}
+		r.searches[number] = s
 	}
-	r.searches[number] = marked
+	before := len(s.matched)
+	change(s)
+	r.articles += len(s.matched) - before
 	r.signal()
+}
+
+// markNew notes that a search has just been made.
+func (r *recorder) markNew(number uint32) {
+	r.markSearch(number, func(s *markedSearch) { s.isNew = true })
+}
+
+// markMatch notes that an article has matched a search.
+func (r *recorder) markMatch(number uint32, a *cobra.Article) {
+	r.markSearch(number, func(s *markedSearch) {
+		if r.articles < maxMarkedArticles {
+			s.matched = append(s.matched, a)
+		}
+	})
 }
 
 // signal wakes run. The caller holds the mutex.
@@ -96,7 +118,7 @@ func (r *recorder) signal() {
 }
 
 // take returns what is marked, which is then marked no more.
-func (r *recorder) take() (feeds map[string]bool, searches map[uint32][]*cobra.Article) {
+func (r *recorder) take() (feeds map[string]bool, searches map[uint32]*markedSearch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	feeds, searches = r.feeds, r.searches
@@ -137,7 +159,7 @@ func (r *recorder) markAll(ctx context.Context) {
 		r.log.Error("searches cannot be read, so programs are not told what is new in them", "err", err)
 	}
 	for _, w := range all {
-		r.markSearch(w.Number, nil)
+		r.markSearch(w.Number, func(*markedSearch) {})
 	}
 }
 
@@ -151,13 +173,12 @@ func (r *recorder) recordMarked(ctx context.Context) (failed bool) {
 			failed = true
 		}
 	}
-	for number, articles := range searches {
-		if err := r.recordSearch(ctx, number, articles); err != nil && ctx.Err() == nil {
+	for number, marked := range searches {
+		if err := r.recordSearch(ctx, number, marked); err != nil && ctx.Err() == nil {
 			r.log.Warn("news of a search cannot be recorded, next try in half a minute", "err", err)
-			r.markSearch(number, nil)
-			for _, a := range articles {
-				r.markSearch(number, a)
-			}
+			r.markSearch(number, func(s *markedSearch) {
+				s.isNew, s.matched = s.isNew || marked.isNew, append(marked.matched, s.matched...)
+			})
 			failed = true
 		}
 	}
@@ -214,7 +235,7 @@ func (r *recorder) document(ctx context.Context, url string) (doc news.Document,
 }
 
 // recordSearch records the feed of a search, and articles that have just matched it, which may have left the feed already.
-func (r *recorder) recordSearch(ctx context.Context, number uint32, matched []*cobra.Article) error {
+func (r *recorder) recordSearch(ctx context.Context, number uint32, marked *markedSearch) error {
 	found, err := r.watches.Watched(ctx, number)
 	var w proxy.Watch
 	var kept []feed.Entry
@@ -227,9 +248,15 @@ func (r *recorder) recordSearch(ctx context.Context, number uint32, matched []*c
 	if err != nil {
 		return err
 	}
+	source := news.Source{Query: w.Query}
+	if marked.isNew { // there may have been a search for the same words before, which missed articles since
+		if err := r.journal.Forget(source); err != nil {
+			return err
+		}
+	}
 	doc := &feed.Document{Sanitise: proxy.Sanitise}
 	now := time.Now()
-	for _, a := range slices.Backward(matched) {
+	for _, a := range slices.Backward(marked.matched) {
 		doc.Entries = append(doc.Entries, entryOf(&cobra.StoredArticle{Article: *a, Received: now}))
 	}
 	fresh := len(doc.Entries)
@@ -238,7 +265,7 @@ func (r *recorder) recordSearch(ctx context.Context, number uint32, matched []*c
 			doc.Entries = append(doc.Entries, e)
 		}
 	}
-	_, err = r.journal.Record(news.Source{Query: w.Query}, news.Document{Document: doc, Complete: true, Fresh: fresh})
+	_, err = r.journal.Record(source, news.Document{Document: doc, Complete: true, Fresh: fresh})
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -172,7 +173,30 @@ func TestEventsOfANode(t *testing.T) {
 		t.Errorf("the events are %v", seen)
 	}
 	searches.expect("bridge", "Bridge 3")
-	last := max(seen[url+" Bridge 3"], seen["bridge Bridge 3"])
+	// More articles than the feed of the search holds.
+	var many []string
+	for n := range 25 {
+		many = append(many, fmt.Sprint("Bridge ", 100+n))
+	}
+	feed.add(many...)
+	got, latest := map[string]bool{}, 0
+	for range many {
+		select {
+		case e := <-searches.events:
+			got[e[strings.LastIndexByte(e, ' ')+1:]] = true
+		case <-time.After(awaitTimeout):
+			t.Fatalf("%d of %d events of the search", len(got), len(many))
+		}
+	}
+	if len(got) != len(many) {
+		t.Errorf("%d of %d articles", len(got), len(many))
+	}
+	for range 2 * len(many) {
+		id, _, _ := strings.Cut(<-all.events, " ")
+		number, _ := strconv.Atoi(id)
+		latest = max(latest, number)
+	}
+	last := strconv.Itoa(latest)
 	all.close()
 	searches.close()
 

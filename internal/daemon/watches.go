@@ -99,7 +99,7 @@ func (k *keywords) subscribe(ctx context.Context, text string, articles func() [
 	a, err := ask(ctx, k, func(say func(answer)) {
 		k.reflector.Subscribe(text, articles(), func(n cobra.SubscriptionID, err error) {
 			if err == nil {
-				k.matched(uint32(n), nil)
+				k.created(uint32(n))
 			}
 			say(answer{n, err})
 		})

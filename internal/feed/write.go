@@ -26,6 +26,8 @@ type Document struct {
 	// its hubs: a reader that followed those would leave this node and reveal its address to others. If URL is
 	// empty these links stay.
 	URL string
+	// Hub is the address of the WebSub hub that tells of changes of the document at URL; "": there is none.
+	Hub string
 	// Publisher is the publisher of the feed according to the node; nil: none. If there is a URL it replaces
 	// the entry in the head, which may predate a change of the key.
 	Publisher *Publisher

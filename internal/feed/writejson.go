@@ -86,6 +86,9 @@ func (d *Document) writeJSON(head *Head) []byte {
 // headJSON replaces the address and the publisher in a head.
 func (d *Document) headJSON(raw []byte) []byte {
 	out := append([]byte(`{"feed_url":`), marshal(d.URL)...)
+	if d.Hub != "" {
+		out = append(append(out, ",\n"...), `"hubs":[{"type":"WebSub","url":`+string(marshal(d.Hub))+`}]`...)
+	}
 	if d.Publisher != nil {
 		out = append(append(out, ",\n"...), d.Publisher.Metadata(JSON)...)
 	}

@@ -157,7 +157,7 @@ func (b Binding) sanitised() Binding {
 func (w *xmlWriter) missingElements(has map[string]bool) string {
 	var b strings.Builder
 	if w.d.URL != "" {
-		b.WriteString(w.selfLink())
+		b.WriteString(w.ownLinks())
 		if w.d.Publisher != nil {
 			b.WriteString(w.d.Publisher.Metadata(w.head.Format))
 		}
@@ -202,17 +202,22 @@ func (w *xmlWriter) latestChange() time.Time {
 	return latest
 }
 
-// selfLink returns the link of a document to itself. In Atom it has no prefix, because some readers compare names
-// without regard to namespaces. For the same reason RSS 1.0 has none: they would take it for the address of the site.
-func (w *xmlWriter) selfLink() string {
-	rest := ` rel="self" href="` + escapeAny(w.d.URL) + `"/>`
-	switch {
-	case w.head.Format == RDF:
+// ownLinks returns the links of a document to itself and to its hub. In Atom they have no prefix, because some readers
+// compare names without regard to namespaces. For the same reason RSS 1.0 has none: they would take them for the address
+// of the site.
+func (w *xmlWriter) ownLinks() string {
+	if w.head.Format == RDF {
 		return ""
-	case w.uri == nsAtom:
-		return "<link" + Binding{"", nsAtom}.attribute() + rest
 	}
-	return "<atom:link" + Binding{"atom", nsAtom}.attribute() + rest
+	start := "<atom:link" + Binding{"atom", nsAtom}.attribute()
+	if w.uri == nsAtom {
+		start = "<link" + Binding{"", nsAtom}.attribute()
+	}
+	links := start + ` rel="self" href="` + escapeAny(w.d.URL) + `"/>`
+	if w.d.Hub != "" {
+		links += "\n" + start + ` rel="hub" href="` + escapeAny(w.d.Hub) + `"/>`
+	}
+	return links
 }
 
 // itemList returns RSS 1.0's list of a document's items.

@@ -11,8 +11,8 @@
 // matter who found an item, whether the node was stopped in the middle of it, or how often the same document is
 // recorded. The events and what the journal knows of the document become durable together.
 //
-// The first document of a source is its past, and no event. An item that leaves the document and comes back
-// within days is known: after a crash a node may show an older document for a while.
+// The first document of a source is its past, and no event. An item that leaves the document and comes back within a day is
+// not new: after a crash, a log may lack its last entries for a while.
 //
 // A [Courier] brings events to targets, such as webhooks, and remembers how far each has come.
 //
@@ -46,9 +46,8 @@ const (
 	maxAge    = 10 * 24 * time.Hour
 	// maxEventBytes bounds one event. Beyond it the event names the item without its content.
 	maxEventBytes = 64 << 10
-	// maxLeft bounds the items of a source that are known although they have left its document, within maxAge. Beyond it,
-	// those that left first are forgotten, and would be new if they came back.
-	maxLeft = 2_000
+	// goneTime is how long an item that has left the document is remembered.
+	goneTime = 24 * time.Hour
 	// maxDropped bounds the old events that are deleted with one record, so that none takes long.
 	maxDropped = 200
 )
@@ -160,20 +159,20 @@ func (j *Journal) Record(s Source, d Document) (events int, err error) {
 	if first && !d.Complete && d.Fresh == 0 {
 		return 0, nil
 	}
-	now, next := j.clock(), seen{}
+	now := j.clock()
+	next := known.without(now)
 	var added [][]byte
 	for _, i := range byArrival(d.Entries) {
 		e := &d.Entries[i]
 		id, version := identify(e)
-		next[id] = sighting{version: version}
-		before, had := known[id]
+		before, had := next[id]
+		next[id] = sighting{version, 0}
 		if first && i >= d.Fresh || e.Withdrawn || had && before.version == version {
 			continue
 		}
 		added = append(added, encode(Event{Number: j.last + uint64(len(added)) + 1, Time: now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Item: d.ItemJSON(e)}, e, d.Document))
 	}
-	next.keepLeft(known, now)
-	if !first && len(added) == 0 && maps.Equal(known, next) {
+	if !first && len(added) == 0 && maps.Equal(known, next) { // nothing to write
 		return 0, nil
 	}
 	if err := j.add(added, now, env.Op{Key: seenKey(s), Value: next.encode()}); err != nil {
@@ -356,38 +355,32 @@ func (s Source) key(prefix string) []byte {
 	return append([]byte(prefix), h[:16]...)
 }
 
-// seen holds the entries of a document that were recorded, and those that have left it, by the start of each one's identity.
+// seen holds the entries that were recorded, by the start of each one's identity.
 type (
 	seen     map[itemID]sighting
 	itemID   [16]byte
-	version  [8]byte // the start of a hash of the entry's version
+	version  [8]byte // the start of a hash of the version
 	sighting struct {
 		version version
-		left    uint32 // when it was first missing from the document, Unix time in seconds; 0: it is there
+		gone    uint32 // when the document was first without the entry, Unix time in minutes; 0: it has the entry
 	}
 )
 
-// keepLeft adds the entries that were known and are not in the document now.
-func (s seen) keepLeft(known seen, now time.Time) {
-	var left []itemID
-	for id, v := range known {
-		if _, there := s[id]; there {
-			continue
+const sightingSize = len(itemID{}) + len(version{}) + 4
+
+// without returns what is known if the document has nothing any more. Entries that have been gone for goneTime are left
+// out.
+func (s seen) without(now time.Time) seen {
+	next, minute := seen{}, uint32(now.Unix()/60)
+	for id, e := range s {
+		if e.gone == 0 {
+			e.gone = minute
 		}
-		if v.left == 0 {
-			v.left = uint32(now.Unix())
-		}
-		if now.Sub(time.Unix(int64(v.left), 0)) <= maxAge {
-			s[id] = v
-			left = append(left, id)
-		}
-	}
-	if len(left) > maxLeft {
-		slices.SortFunc(left, func(a, b itemID) int { return cmp.Or(cmp.Compare(s[a].left, s[b].left), bytes.Compare(a[:], b[:])) })
-		for _, id := range left[:len(left)-maxLeft] {
-			delete(s, id)
+		if minute-e.gone < uint32(goneTime/time.Minute) {
+			next[id] = e
 		}
 	}
+	return next
 }
 
 // identify returns the identity of an entry within its document, and its version.
@@ -405,10 +398,10 @@ func (j *Journal) seen(s Source) (known seen, first bool, err error) {
 	if b == nil || errors.Is(err, env.ErrDamaged) { // what is damaged counts as never recorded: rather a gap than everything again
 		return nil, true, nil
 	}
-	const end = len(itemID{}) + len(version{})
 	known = seen{}
-	for ; len(b) >= end+4; b = b[end+4:] {
-		known[itemID(b)] = sighting{version(b[len(itemID{}):]), binary.BigEndian.Uint32(b[end:])}
+	for ; len(b) >= sightingSize; b = b[sightingSize:] {
+		rest := b[len(itemID{}):]
+		known[itemID(b)] = sighting{version(rest), binary.BigEndian.Uint32(rest[len(version{}):])}
 	}
 	return known, false, err
 }
@@ -416,8 +409,8 @@ func (j *Journal) seen(s Source) (known seen, first bool, err error) {
 func (s seen) encode() []byte {
 	b := []byte{} // not nil, which would delete the record
 	for _, id := range slices.SortedFunc(maps.Keys(s), func(a, b itemID) int { return bytes.Compare(a[:], b[:]) }) {
-		v := s[id]
-		b = binary.BigEndian.AppendUint32(append(append(b, id[:]...), v.version[:]...), v.left)
+		e := s[id]
+		b = binary.BigEndian.AppendUint32(append(append(b, id[:]...), e.version[:]...), e.gone)
 	}
 	return b
 }

@@ -129,6 +129,25 @@ func TestEventsAreNewAndEditedItemsInOrder(t *testing.T) {
 	}
 }
 
+// A log that lacks its last entries after a crash gets them again, and they are no news then.
+func TestAnItemThatComesBackSoonIsNotNew(t *testing.T) {
+	d := openDesk(t)
+	d.record("1")
+	d.record("3", "2", "1")
+	d.record("1")
+	d.reopen()
+	d.now = d.now.Add(goneTime - time.Minute)
+	d.record("2", "1")
+	if got := d.said(0); got != "2 3" {
+		t.Errorf("events %q, want 2 3", got)
+	}
+	d.now = d.now.Add(goneTime)
+	d.record("3", "2", "1")
+	if got := d.said(0); got != "2 3 3" {
+		t.Errorf("events %q, want 3 again after a day", got)
+	}
+}
+
 // The items of a log that is still being read are no news.
 func TestAnIncompleteDocumentIsNotTheFirst(t *testing.T) {
 	d := openDesk(t)
@@ -263,52 +282,5 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	d.record("3", "2", "1")
 	if got := d.said(0); got != "2 3" {
 		t.Errorf("events %q, want 2 3", got)
-	}
-}
-
-// After a crash a node may show an older document until it has read its log. What it shows then again is no news, but the news
-// of an item that was away for long is.
-func TestAnItemThatComesBack(t *testing.T) {
-	d := openDesk(t)
-	d.record("1")
-	d.record("3", "2", "1")
-	d.record("1")
-	d.reopen()
-	d.record("1")
-	d.now = d.now.Add(maxAge - time.Second)
-	d.record("3", "2=new", "1")
-	if got := d.said(0); got != "2 3 2*" {
-		t.Errorf("the events are %q", got)
-	}
-	d.record("1")
-	d.now = d.now.Add(maxAge + time.Second)
-	d.record("4", "1")
-	last := d.Last()
-	d.record("3", "1")
-	if got := d.said(last); got != "3" {
-		t.Errorf("the events are %q", got)
-	}
-}
-
-// What has left a document does not take space for ever.
-func TestItemsThatHaveLeft(t *testing.T) {
-	d := openDesk(t)
-	d.record("0")
-	for i := range maxLeft/100 + 5 {
-		var items []string
-		for j := range 100 {
-			items = append(items, fmt.Sprint(1+100*i+j))
-		}
-		d.record(items...)
-		d.now = d.now.Add(time.Second)
-	}
-	known, _, err := d.seen(ferries)
-	if err != nil || len(known) != maxLeft+100 {
-		t.Fatalf("%d items are known, %v", len(known), err)
-	}
-	last := d.Last()
-	d.record("1", fmt.Sprint(maxLeft))
-	if got := d.said(last); got != "1" {
-		t.Errorf("the events are %q; the item that left first is forgotten, and no other", got)
 	}
 }
