@@ -35,7 +35,7 @@ func TestAnotherUserOfTheMachineIsRefused(t *testing.T) {
 				t.Errorf("token %q: GET %s: %d %s", token, path, r.StatusCode, said)
 			}
 		}
-		for _, path := range []string{"subscribe", "unsubscribe", "watch", "unwatch", "trust", "opml", "open", "publisher"} {
+		for _, path := range []string{"subscribe", "unsubscribe", "watch", "unwatch", "trust", "opml", "open", "publisher", "notify", "notify/test"} {
 			r := request("POST", apiPath+path, strings.NewReader(`{"url":"`+rssURL+`"}`), "Tidings", "1", "Content-Type", "application/json", accessHeader, token)
 			if r := b.send(r); r.StatusCode != 401 {
 				t.Errorf("token %q: POST %s: %d", token, path, r.StatusCode)
@@ -47,7 +47,7 @@ func TestAnotherUserOfTheMachineIsRefused(t *testing.T) {
 				t.Errorf("token %q: GET %s: %d %s", token, path, r.StatusCode, said)
 			}
 		}
-		for _, path := range []string{"/subscribe", "/unsubscribe", "/unwatch"} {
+		for _, path := range []string{"/subscribe", "/unsubscribe", "/unwatch", "/notify", "/notify/remove", "/notify/test"} {
 			r := request("POST", path, strings.NewReader("url="+url.QueryEscape(rssURL)), "Content-Type", "application/x-www-form-urlencoded", accessHeader, token)
 			if r := b.send(r); r.StatusCode != 401 {
 				t.Errorf("token %q: POST %s: %d", token, path, r.StatusCode)

@@ -58,6 +58,11 @@ var apiRoutes = map[string]apiRoute{
 	"watch":       {(*Server).apiWatch, post},
 	"unwatch":     {(*Server).apiUnwatch, post},
 	"watches":     {(*Server).apiWatches, get},
+
+	"notify":        {(*Server).apiNotify, []string{http.MethodGet, http.MethodPost}},
+	"notify/remove": {(*Server).apiNotifyRemove, post},
+	"notify/test":   {(*Server).apiNotifyTest, post},
+	"notify/dead":   {(*Server).apiNotifyDead, get},
 }
 
 // api answers requests of programs. It reports whether the path is below apiPath.

@@ -39,6 +39,7 @@ var errorStatuses = []struct {
 }{
 	{ErrQuery, http.StatusBadRequest},
 	{ErrInvalidItem, http.StatusBadRequest},
+	{ErrTarget, http.StatusBadRequest},
 	{ErrTooLarge, http.StatusRequestEntityTooLarge},
 	{ErrForbidden, http.StatusForbidden},
 	{ErrNoKey, http.StatusForbidden},
@@ -46,6 +47,7 @@ var errorStatuses = []struct {
 	{ErrRejected, http.StatusConflict},
 	{ErrNotFound, http.StatusNotFound},
 	{ErrNoSubscription, http.StatusNotFound},
+	{ErrNoTarget, http.StatusNotFound},
 	{ErrGone, http.StatusGone},
 	{ErrNotFeed, http.StatusBadGateway},
 	{ErrNotPage, http.StatusBadGateway},

@@ -82,7 +82,7 @@ func checkAPI(t *testing.T, method, name, asked string, status int, answer strin
 		check("/components/responses/Error", answer)
 		return
 	}
-	place := "/paths/~1" + name + "/" + verb
+	place := "/paths/~1" + strings.ReplaceAll(name, "/", "~1") + "/" + verb
 	check(place+"/responses/"+strconv.Itoa(status), answer)
 	body := at(operation, "requestBody")
 	if status >= 300 || body == nil {
@@ -101,7 +101,7 @@ func checkAPI(t *testing.T, method, name, asked string, status int, answer strin
 // The document has all routes with their methods and no others, and a request of each is answered as it says.
 func TestOpenAPIDescribesAllRoutes(t *testing.T) {
 	b := newTestServer(t, func(c *Config) {
-		c.Keywords, c.Publishing = &memoryKeywords{}, &memoryPublishing{}
+		c.Keywords, c.Publishing, c.Notifications = &memoryKeywords{}, &memoryPublishing{}, &memoryNotifications{}
 	})
 	calls := []struct{ method, name, text string }{
 		{"GET", "openapi.json", ""}, {"GET", "status", ""}, {"GET", "doctor", ""}, {"POST", "open", ""},
@@ -109,11 +109,14 @@ func TestOpenAPIDescribesAllRoutes(t *testing.T) {
 		{"GET", "events", ""}, {"GET", "opml", ""}, {"POST", "opml", `<opml><outline xmlUrl="` + atomURL + `"/><outline xmlUrl="none"/></opml>`},
 		{"POST", "publish", `{"envelope":"c2lnbmVk"}`}, {"POST", "publisher", `{"url":"` + rssURL + `"}`}, {"POST", "trust", `{"url":"` + rssURL + `"}`},
 		{"POST", "watch", `{"query":"solar","once":true}`}, {"GET", "watches", ""}, {"POST", "unwatch", `{"query":"solar"}`},
+		{"POST", "notify", `{"to":"https://hooks.example/","feeds":["` + rssURL + `"],"pause_s":60}`}, {"GET", "notify", ""},
+		{"POST", "notify/test", `{"id":"a"}`}, {"GET", "notify/dead?id=a", ""}, {"POST", "notify/remove", `{"id":"a"}`},
 		{"POST", "unsubscribe", `{"url":"` + rssURL + `"}`},
 	}
 	var called, served, described []string
 	for _, c := range calls {
-		called = append(called, c.method+" "+c.name)
+		path, _, _ := strings.Cut(c.name, "?")
+		called = append(called, c.method+" "+path)
 		if c.method == "GET" && c.name == "opml" { // it is no JSON
 			if r := b.ask("GET", apiPath+c.name, apiHeader, "1"); r.StatusCode != 200 {
 				t.Errorf("%s %s: %d", c.method, c.name, r.StatusCode)
@@ -158,7 +161,7 @@ func TestOpenAPIDescribesAllFields(t *testing.T) {
 	want := map[string]object{}
 	for _, v := range []any{
 		AddressRequest{}, DoctorResponse{}, Draft{}, ErrorResponse{}, ImportResult{}, ListResponse{}, OpenResponse{}, Publisher{}, PublishResult{},
-		Status{}, SubscribeMessage{}, Watch{}, WatchResponse{}, news.Event{},
+		Status{}, SubscribeMessage{}, Watch{}, WatchResponse{}, news.Event{}, NotifyResponse{}, DeadResponse{},
 	} {
 		addSchema(want, reflect.TypeOf(v))
 	}
@@ -269,7 +272,7 @@ func propertyOf(to map[string]object, t reflect.Type) object {
 		return object{"type": "boolean"}
 	case reflect.Float64:
 		return object{"type": "number"}
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		return object{"type": "integer"}
 	case reflect.Uint64:
 		return object{"type": "integer", "minimum": 0}

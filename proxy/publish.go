@@ -146,26 +146,26 @@ type Draft struct {
 // maxDraft bounds the size of a request to publish in bytes. It is more than any item in base64.
 const maxDraft = 128 << 10
 
-// decodeDraft decodes a draft. Unknown fields are an error, because the published item would lack them.
-func decodeDraft(w http.ResponseWriter, r *http.Request) (draft Draft, err error) {
-	body, err := readJSONBody(w, r, maxDraft)
+// decodeStrictly decodes a request whose unknown fields are an error, because what it makes would lack them.
+func decodeStrictly[T any](w http.ResponseWriter, r *http.Request, limit int64) (q T, err error) {
+	body, err := readJSONBody(w, r, limit)
 	if err != nil {
-		return draft, err
+		return q, err
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
-	if err := jsonError(d.Decode(&draft)); err != nil {
-		return draft, err
+	if err := jsonError(d.Decode(&q)); err != nil {
+		return q, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return draft, refuse(http.StatusBadRequest, "the request must be one JSON object, not several")
+		return q, refuse(http.StatusBadRequest, "the request must be one JSON object, not several")
 	}
-	return draft, nil
+	return q, nil
 }
 
 func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error) {
 	p := s.config.Publishing
-	draft, err := decodeDraft(w, r)
+	draft, err := decodeStrictly[Draft](w, r, maxDraft)
 	if err != nil {
 		return nil, err
 	}

@@ -58,6 +58,8 @@ type Config struct {
 	Hub Hub
 	// News is the node's journal of what is new. It must not be nil.
 	News News
+	// Notifications holds the node's targets. Only requests for them need it.
+	Notifications Notifications
 	// Filter says that keyword subscriptions cover the articles of all channels of the network. Default false.
 	Filter bool
 	// MaxArticles is the size of a keyword feed in articles, at least 1. Default 10. Readers fetch more bytes with a
@@ -214,6 +216,10 @@ var pageRoutes = map[string]pageRoute{
 	watchPath:      {get: (*Server).watch, post: (*Server).watchForm},
 	unwatchPath:    {post: (*Server).unwatchForm},
 	scriptPath:     {get: (*Server).script},
+
+	NotifyPath:       {get: (*Server).notify, post: (*Server).notifyForm},
+	notifyRemovePath: {post: (*Server).notifyRemoveForm},
+	notifyTestPath:   {post: (*Server).notifyTestForm},
 }
 
 // answer calls the function for the request's method. It shows an error as a page.

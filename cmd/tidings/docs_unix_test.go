@@ -36,6 +36,7 @@ var skippedBlocks = []skippedBlock{
 	{"docs/guide/operations.md", "scrape_configs:", "a part of Prometheus's configuration"},
 	{"docs/guide/operations.md", "location ~", "a part of nginx's configuration"},
 	{"docs/guide/api.md", "curl -N", "the stream does not end; TestEventsOfANode reads it"},
+	{"docs/guide/notifications.md", "tidings notify test", "needs a receiver and the id of a target"},
 	{"docs/guide/settings.md", "poll-interval =", "a line of a configuration file; settings_test.go reads such"},
 
 	{"docs/guide/install.md", "packaging/release.sh", "builds packages, as make packages does"},

@@ -70,6 +70,28 @@ func (*watchesCommand) Help() string {
 	return examples("tidings watches", "tidings watches --format rss", "tidings watches --json")
 }
 
+func (*notifyCommand) Help() string {
+	return examples("tidings notify add --feed https://go.dev/blog/feed.atom --to https://hooks.example/news", "tidings notify list")
+}
+
+func (*notifyAddCommand) Help() string {
+	return examples("tidings notify add --feed https://go.dev/blog/feed.atom --to https://hooks.example/news",
+		"tidings notify add --watch 'solar battery' --health --quiet-hours 22:00-07:00 --to ntfy://ntfy.sh/my-secret-topic")
+}
+
+func (*notifyListCommand) Help() string {
+	return examples("tidings notify list", "tidings notify list --json")
+}
+
+func (*notifyRemoveCommand) Help() string { return examples("tidings notify remove 3kq7vzm2ab") }
+
+func (*notifyTestCommand) Help() string { return examples("tidings notify test 3kq7vzm2ab") }
+
+func (*notifyDeadCommand) Help() string {
+	return "The list has what the receiver refused for good, and what it did not take for three days.\n\n" +
+		examples("tidings notify dead 3kq7vzm2ab", "tidings notify dead --json 3kq7vzm2ab")
+}
+
 func (*keygenCommand) Help() string {
 	return examples("tidings keygen ~/keys/blog.key", "tidings keygen --rotate ~/keys/blog.key")
 }

@@ -35,6 +35,8 @@ type grammar struct {
 	Unwatch unwatchCommand `cmd:"" group:"Keywords:" help:"End a search and its feed."`
 	Watches watchesCommand `cmd:"" group:"Keywords:" help:"List searches."`
 
+	Notify notifyCommand `cmd:"" group:"Notifications:" help:"Tell webhooks, services such as ntfy, or e-mail what is new in feeds and searches."`
+
 	Keygen  keygenCommand  `cmd:"" group:"Publishing:" help:"Make a publisher's key."`
 	Publish publishCommand `cmd:"" group:"Publishing:" help:"Sign items of your feed and push them to its readers."`
 	Trust   trustCommand   `cmd:"" group:"Publishing:" help:"Accept the new key of a feed."`

@@ -32,7 +32,7 @@ type runCommand struct {
 	MDNS                bool     `name:"mdns" help:"Find other nodes in the local network by multicast DNS."`
 	Network             string   `placeholder:"NAME" help:"Name of the network to join or to found (tidings)."`
 	Authority           string   `placeholder:"DIR" help:"Directory of an authority, from tidings network create. The node admits members for it. Without --bootstrap it founds the network that was created with it."`
-	AllowPrivateOrigins bool     `help:"Also poll feeds at private addresses. If this node founds a network, its nodes may have private addresses."`
+	AllowPrivateOrigins bool     `help:"Also poll feeds, and send notifications, at private addresses. If this node founds a network, its nodes may have private addresses."`
 	Filter              bool     `help:"Match searches against all feeds of the network, not only against your subscriptions."`
 	KeywordItems        int      `default:"10" placeholder:"N" help:"Number of articles in the feed of a search, 1 to 200 (${default}). Each takes four bytes of memory per query."`
 	Contact             string   `placeholder:"URL" help:"Contact for owners of polled web servers: an http, https or mailto URL, which is sent in the User-Agent. Default: none."`

@@ -89,7 +89,7 @@ type Config struct {
 	// TokenCopyDir is a folder for a copy of the API token, named after the address at which readers are
 	// served. Commands of the same user find the token there. Default empty: no copy.
 	TokenCopyDir string
-	// AllowPrivateOrigins lets the node poll origins on private addresses. Default false.
+	// AllowPrivateOrigins lets the node poll origins, and send notifications, on private addresses. Default false.
 	AllowPrivateOrigins bool
 	// SubscribeOnRead says when reading an address subscribes to it: "never", "second" (at the second
 	// request; the default) or "first".

@@ -18,7 +18,8 @@
 //	publish.token  the token with which programs let the node publish for them
 //	private/       a file for each private feed: its address, its headers and its items
 //	keywords.db    keyword subscriptions and the articles that matched them
-//	news.db        the journal of what was new
+//	news.db        the journal of what was new, and how far the targets of notifications have come
+//	notify.json    the targets of notifications, with their passwords
 //	*.db.second    a second copy of the subscriptions, in case the store loses them
 //
 // If the store is lost or damaged, the records of what the node has signed may be lost too. The node then
@@ -50,6 +51,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -61,6 +63,7 @@ import (
 	"tidings/internal/fetch"
 	"tidings/internal/news"
 	"tidings/internal/node"
+	"tidings/internal/notify"
 	"tidings/internal/store"
 	"tidings/internal/wire"
 	"tidings/overlay"
@@ -86,9 +89,10 @@ type Daemon struct {
 	*watches
 	*channelList
 	*status
-	recorder *recorder
-	courier  *news.Courier
-	hub      *hub
+	recorder      *recorder
+	courier       *news.Courier
+	hub           *hub
+	notifications *notifications
 
 	config  Config
 	log     *slog.Logger
@@ -226,6 +230,10 @@ func (d *Daemon) open() (err error) {
 		return err
 	}
 	d.assemble()
+	if err := d.notifications.load(); err != nil {
+		d.host.Close()
+		return err
+	}
 	d.openServer()
 	if d.server == nil { // nobody reads from this node, so its hub has nothing to send
 		return nil
@@ -253,7 +261,13 @@ func (d *Daemon) assemble() {
 	d.hub = newHub(d.courier, d.news, d.log)
 	d.hub.get = func(ctx context.Context, address string) (proxy.Page, error) { return d.server.Get(ctx, address) }
 	d.hub.follows, d.hub.shows = d.follows, d.recorder.shows
-	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, &d.damage, d.channelList, d.keywords, d.log}
+	d.notifications = &notifications{
+		path: c.path(targetsFile), courier: d.courier, private: d.private, subs: d.subscriptions, watches: d.watches, log: d.log,
+		sender: notify.New(notify.Config{
+			Control: fetch.DialControl(c.AllowPrivateOrigins, d.host.IPs), AllowPrivate: c.AllowPrivateOrigins, Agent: strings.TrimRight("tidings/"+c.Version, "/"), Page: d.notifyPage(),
+		}),
+	}
+	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, &d.damage, d.channelList, d.keywords, d.notifications, d.log}
 }
 
 // answered passes an origin's answer to the private feeds, or to the node on its loop.
@@ -408,6 +422,7 @@ func (d *Daemon) drive(ctx context.Context) error {
 		parts.Go(func() { d.publishing.runHeartbeats(looping) })
 	}
 	parts.Go(func() { d.recorder.run(looping) })
+	parts.Go(func() { d.recorder.watchHealth(looping, d.channelList.List) })
 	parts.Go(func() { d.courier.Run(looping) })
 	if d.server != nil {
 		parts.Go(func() { d.hub.run(looping) })

@@ -33,6 +33,7 @@ const (
 	storeFile        = "tidings.db"
 	keywordsFile     = "keywords.db"
 	newsFile         = "news.db"
+	targetsFile      = "notify.json"
 	publishTokenFile = "publish.token"
 	apiTokenFile     = "api.token"
 )

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"net"
+	"net/netip"
 
 	"tidings/proxy"
 )
@@ -35,6 +36,7 @@ func (d *Daemon) openServer() {
 		Private:         d.private,
 		Hub:             d.hub,
 		News:            newsReader{d.recorder.journal},
+		Notifications:   d.notifications,
 		Filter:          d.config.Filter,
 		MaxArticles:     d.config.KeywordItems,
 		Publishing:      d,
@@ -44,6 +46,21 @@ func (d *Daemon) openServer() {
 		Log:             d.log,
 	})
 	d.saveTokenCopy()
+}
+
+// notifyPage returns the address of the page of notifications on this machine, or "" if there is none.
+func (d *Daemon) notifyPage() string {
+	if d.http == nil {
+		return ""
+	}
+	at, err := netip.ParseAddrPort(d.http.Addr().String())
+	if err != nil {
+		return ""
+	}
+	if at.Addr().IsUnspecified() {
+		at = netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), at.Port())
+	}
+	return "http://" + at.String() + proxy.NotifyPath
 }
 
 // OpenURL returns an address that opens the pages in a browser once. base is the URL at which readers reach

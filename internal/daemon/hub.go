@@ -252,7 +252,7 @@ func (h *hub) target(id string) news.Target {
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			s, ok := h.byID[id]
-			return ok && e.URL == s.URL && e.Query == s.Query
+			return ok && e.Health == nil && e.URL == s.URL && e.Query == s.Query
 		},
 		Send: func(ctx context.Context, events []news.Event) error { return h.deliver(ctx, id, events) },
 	}

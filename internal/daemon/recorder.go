@@ -293,7 +293,7 @@ func (n newsReader) After(number uint64, limit int) ([]proxy.Event, bool, error)
 	events, missed, err := n.Journal.After(number, limit)
 	all := make([]proxy.Event, len(events))
 	for i, e := range events {
-		all[i] = proxy.Event{Number: e.Number, URL: e.URL, Query: e.Query, JSON: e.JSON}
+		all[i] = proxy.Event{Number: e.Number, URL: e.URL, Query: e.Query, Health: e.Health != nil, JSON: e.JSON}
 	}
 	return all, missed, err
 }

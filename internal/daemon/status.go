@@ -38,6 +38,7 @@ type status struct {
 	damage   *storeDamage // its count is set before the network is known
 	channels *channelList
 	keywords *keywords
+	targets  *notifications
 	log      *slog.Logger
 }
 
@@ -276,6 +277,7 @@ func (st *status) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 	}
 	findings = append(findings, changedKeys(channels, time.Now())...)
 	findings = append(findings, st.channels.private.findings()...)
+	findings = append(findings, st.targets.findings(time.Now())...)
 	findings = append(findings, st.keywords.findings(proxy.CountShared(channels), st.config.Filter)...)
 	if problems+reported == 0 && len(channels) > 0 {
 		findings = append(findings, proxy.Finding{Level: levelOK, What: fmt.Sprintf("subscriptions: %d, none with problems", len(channels))})

@@ -81,20 +81,35 @@ func newGuard(private bool, own func() []netip.Addr) guard {
 	return guard{private, own, ssrf.New(ssrf.WithDeniedV4Prefixes(azure))}
 }
 
-// control implements the Control function of a net.Dialer.
-func (g guard) control(_, address string, _ syscall.RawConn) error {
+// DialControl returns the Control function of a net.Dialer that refuses what a client refuses to dial, but allows every port of
+// public addresses. It is for connections to hosts that the node's user has named. own returns the node's addresses.
+func DialControl(allowPrivate bool, own func() []netip.Addr) func(network, address string, conn syscall.RawConn) error {
+	return newGuard(allowPrivate, own).anyPort
+}
+
+func (g guard) anyPort(_, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
-	switch public := err == nil && g.isPublic(to.Addr()); {
+	switch {
 	case err != nil:
 		return err
 	case isMetadata(to.Addr()):
 		return refusal{to, "is a link-local address, or one of a cloud's metadata service"}
-	case public && to.Port() != 80 && to.Port() != 443:
-		return refusal{to, "has another port than 80 and 443, and public web servers are polled only there"}
-	case !public && !g.private:
+	case !g.private && !g.isPublic(to.Addr()):
 		return refusal{to, "is not a public address"}
 	}
 	return nil
+}
+
+// control implements the Control function of a net.Dialer.
+func (g guard) control(network, address string, conn syscall.RawConn) error {
+	if err := g.anyPort(network, address, conn); err != nil {
+		return err
+	}
+	to, err := netip.ParseAddrPort(address)
+	if err == nil && to.Port() != 80 && to.Port() != 443 && g.isPublic(to.Addr()) {
+		return refusal{to, "has another port than 80 and 443, and public web servers are polled only there"}
+	}
+	return err
 }
 
 // isPublic reports whether an address is public and not one of this machine.

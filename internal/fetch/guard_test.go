@@ -67,6 +67,14 @@ func TestGuardRestrictsPorts(t *testing.T) {
 		{"[fd00:ec2::254]:80", false, false},
 		{"a.example:80", false, false}, {"127.0.0.1", false, false}, {"", false, false},
 	} {
+		at, err := netip.ParseAddrPort(c.addr)
+		anyPort := err == nil && (c.open || newGuard(false, nil).isPublic(at.Addr())) && !isMetadata(at.Addr())
+		if err := DialControl(false, nil)("tcp", c.addr, nil); (err == nil) != anyPort {
+			t.Errorf("%s, any port: %v", c.addr, err)
+		}
+		if err := DialControl(true, nil)("tcp", c.addr, nil); (err == nil) != (c.withAllPrivate || anyPort) {
+			t.Errorf("%s, any port, private allowed: %v", c.addr, err)
+		}
 		for private, open := range map[bool]bool{false: c.open, true: c.withAllPrivate} {
 			if err := newGuard(private, nil).control("tcp", c.addr, nil); (err == nil) != open {
 				t.Errorf("%s, private allowed %v: %v", c.addr, private, err)

@@ -39,8 +39,9 @@ type Target struct {
 	Batch int
 	// Pause is the shortest time between two calls of Send. Default 0.
 	Pause time.Duration
-	// HeldUntil, if it is not nil, returns when Send may be called: a time that is not after now means at once.
-	HeldUntil func(now time.Time) time.Time
+	// HeldUntil, if it is not nil, returns when Send may be called for events of which the oldest came at a time: a time
+	// that is not after now means at once.
+	HeldUntil func(now, oldest time.Time) time.Time
 }
 
 // A Refusal is the error of a target that will never take an event.
@@ -67,8 +68,8 @@ const (
 	maxTries = 3 * 24 * time.Hour
 	// maxUnstored is the number of events of no interest to a target after which it is stored that they are done with.
 	maxUnstored = 1000
-	// maxDeadLetters bounds the dead letters of one target. Beyond it the oldest are dropped.
-	maxDeadLetters = 1000
+	// MaxDeadLetters bounds the dead letters of one target. Beyond it the oldest are dropped.
+	MaxDeadLetters = 1000
 )
 
 // The keys of records of targets.
@@ -274,7 +275,7 @@ func (c *Courier) next(d *delivery) (events []Event, last uint64, missed bool, e
 func (c *Courier) offer(ctx context.Context, d *delivery, events []Event, last uint64, missed bool) (wait time.Duration) {
 	now := c.journal.clock()
 	if len(events) > 0 && d.HeldUntil != nil {
-		if until := d.HeldUntil(now); until.After(now) {
+		if until := d.HeldUntil(now, events[0].Time); until.After(now) {
 			return until.Sub(now)
 		}
 	}
@@ -341,7 +342,7 @@ func (c *Courier) deadLetters(d *delivery, next *TargetState, events []Event, re
 		})
 	}
 	next.Dead += len(events)
-	surplus := next.Dead - maxDeadLetters
+	surplus := next.Dead - MaxDeadLetters
 	if surplus <= 0 {
 		return ops
 	}

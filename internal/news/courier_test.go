@@ -176,21 +176,21 @@ func TestATargetThatNeverComesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRoute(t)
 		r.taker.answer = func(time.Time) error { return errors.New("no such host") }
-		r.run(func(t *Target) { t.Batch = maxDeadLetters + 5 })
+		r.run(func(t *Target) { t.Batch = MaxDeadLetters + 5 })
 		items := []string{"0"}
-		for i := range maxDeadLetters + 5 {
+		for i := range MaxDeadLetters + 5 {
 			items = append([]string{fmt.Sprint(i + 1)}, items...)
 		}
 		r.record(items...)
 		settle(maxTries + 2*lastRetry)
 		letters, err := r.DeadLetters("webhook-1")
-		if err != nil || len(letters) < maxDeadLetters || len(letters) > maxDeadLetters+5 {
+		if err != nil || len(letters) < MaxDeadLetters || len(letters) > MaxDeadLetters+5 {
 			t.Fatalf("%d dead letters, %v", len(letters), err)
 		}
 		r.record(append([]string{"new"}, items...)...)
 		settle(maxTries + 2*lastRetry)
 		letters, err = r.DeadLetters("webhook-1")
-		if s, _ := r.State("webhook-1"); err != nil || len(letters) != maxDeadLetters || s.Dead != maxDeadLetters || !strings.Contains(string(letters[maxDeadLetters-1].Event), "Pier new") {
+		if s, _ := r.State("webhook-1"); err != nil || len(letters) != MaxDeadLetters || s.Dead != MaxDeadLetters || !strings.Contains(string(letters[MaxDeadLetters-1].Event), "Pier new") {
 			t.Errorf("%d dead letters, %+v, %v", len(letters), s, err)
 		}
 		r.stop()
@@ -206,7 +206,12 @@ func TestPaceOfATarget(t *testing.T) {
 		morning := begin.Add(8 * time.Hour)
 		r.run(func(t *Target) {
 			t.Batch, t.Pause = 2, time.Minute
-			t.HeldUntil = func(time.Time) time.Time { return morning }
+			t.HeldUntil = func(_, oldest time.Time) time.Time {
+				if !oldest.Equal(begin) {
+					r.t.Errorf("the oldest event is of %v", oldest)
+				}
+				return morning
+			}
 		})
 		r.record("3", "2", "1", "0")
 		settle(8*time.Hour - time.Second)

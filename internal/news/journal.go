@@ -3,6 +3,7 @@
 //
 //	j, err := news.Open(store, time.Now)
 //	n, err := j.Record(source, document)        // compares the document with what was recorded, and adds what is new
+//	n, err = j.RecordHealth(source, health)     // likewise, whether the source can be read
 //	events, missed, err := j.After(number, 100) // what came after an event
 //	<-j.Changed()                               // wakes those who have read everything
 //
@@ -39,9 +40,10 @@ import (
 const (
 	// maxEvents, maxBytes and maxAge bound the events that a journal keeps. The oldest are dropped first; a program
 	// that asks for them is told that some are missing.
+	// The age is longer than a week, for digests that are sent once a week.
 	maxEvents = 10_000
 	maxBytes  = 64 << 20
-	maxAge    = 7 * 24 * time.Hour
+	maxAge    = 10 * 24 * time.Hour
 	// maxEventBytes bounds one event. Beyond it the event names the item without its content.
 	maxEventBytes = 64 << 10
 	// goneTime is how long an item that has left the document is remembered.
@@ -64,7 +66,8 @@ func (s Source) name() string {
 	return s.URL
 }
 
-// An Event says that a source has a new or edited item. Its JSON form is that of the HTTP API.
+// An Event says that a source has a new or edited item, or that its health has changed. Its JSON form is that of the HTTP
+// API.
 type Event struct {
 	Number uint64    `json:"number"` // greater than that of all earlier events; there may be gaps
 	Time   time.Time `json:"time"`
@@ -72,10 +75,11 @@ type Event struct {
 	Query  string    `json:"query,omitempty"` // of the search
 	Title  string    `json:"title,omitempty"` // of the feed
 	Edited bool      `json:"edited,omitempty"`
-	Key    string    `json:"key"` // identifies the item among those of the feed or search
+	Key    string    `json:"key,omitempty"` // identifies the item among those of the feed or search
 	// Item is an item of JSON Feed 1.1. If Shortened is true, it lacks its content, which is too large.
-	Item      json.RawMessage `json:"item"`
+	Item      json.RawMessage `json:"item,omitempty"`
 	Shortened bool            `json:"shortened,omitempty"`
+	Health    *HealthChange   `json:"health,omitempty"` // in place of an item
 
 	JSON []byte `json:"-"` // all of it, in one line
 }
@@ -113,7 +117,9 @@ type keptEvent struct {
 const (
 	eventPrefix = "e" // then the number, 8 bytes
 	seenPrefix  = "s" // then the hash of the source's name
-	lastKey     = "n"
+	// healthPrefix stands before the same hash.
+	healthPrefix = "h"
+	lastKey      = "n"
 )
 
 // Open reads the journal in a store, which may be empty. The store must call back on any goroutine but the caller's; clock
@@ -156,8 +162,7 @@ func (j *Journal) Record(s Source, d Document) (events int, err error) {
 	}
 	now := j.clock()
 	next := known.without(now)
-	var ops []env.Op
-	var added []keptEvent
+	var added [][]byte
 	for _, i := range byArrival(d.Entries) {
 		e := &d.Entries[i]
 		id, version := identify(e)
@@ -166,15 +171,27 @@ func (j *Journal) Record(s Source, d Document) (events int, err error) {
 		if first && i >= d.Fresh || e.Withdrawn || had && before.version == version {
 			continue
 		}
-		number := j.last + uint64(len(added)) + 1
-		value := encode(Event{Number: number, Time: now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Key: id.String(), Item: d.ItemJSON(e)}, e, d.Document)
-		ops = append(ops, env.Op{Key: eventKey(number), Value: value, Body: true})
-		added = append(added, keptEvent{number, len(value), now})
+		added = append(added, encode(Event{Number: j.last + uint64(len(added)) + 1, Time: now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Key: id.String(), Item: d.ItemJSON(e)}, e, d.Document))
 	}
 	if !first && len(added) == 0 && maps.Equal(known, next) { // nothing to write
 		return 0, nil
 	}
-	ops = append(ops, env.Op{Key: seenKey(s), Value: next.encode()})
+	if err := j.add(added, now, env.Op{Key: seenKey(s), Value: next.encode()}); err != nil {
+		return 0, fmt.Errorf("journal of news, %s: %w", s.name(), err)
+	}
+	return len(added), nil
+}
+
+// add makes encoded events durable together with another change, and shows them to readers. The events have the numbers
+// after the last one, and the caller holds recording.
+func (j *Journal) add(events [][]byte, now time.Time, change env.Op) error {
+	ops := []env.Op{change}
+	var added []keptEvent
+	for i, value := range events {
+		number := j.last + uint64(i) + 1
+		ops = append(ops, env.Op{Key: eventKey(number), Value: value, Body: true})
+		added = append(added, keptEvent{number, len(value), now})
+	}
 	dropped := 0
 	if len(added) > 0 {
 		dropped = j.surplus(added, now)
@@ -184,17 +201,17 @@ func (j *Journal) Record(s Source, d Document) (events int, err error) {
 		ops = append(ops, env.Op{Key: []byte(lastKey), Value: binary.BigEndian.AppendUint64(nil, added[len(added)-1].number)})
 	}
 	if err := j.commit(ops); err != nil {
-		return 0, fmt.Errorf("journal of news, %s: %w", s.name(), err)
+		return err
 	}
 	j.publish(added, dropped)
-	return len(added), nil
+	return nil
 }
 
 // Forget drops what the journal knows of a source that is not followed any more. Its events stay.
 func (j *Journal) Forget(s Source) error {
 	j.recording.Lock()
 	defer j.recording.Unlock()
-	if err := j.commit([]env.Op{{Key: seenKey(s)}}); err != nil {
+	if err := j.commit([]env.Op{{Key: seenKey(s)}, {Key: healthKey(s)}}); err != nil {
 		return fmt.Errorf("journal of news, forget %s: %w", s.name(), err)
 	}
 	return nil
@@ -331,9 +348,11 @@ func eventKey(number uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte(eventPrefix), number)
 }
 
-func seenKey(s Source) []byte {
+func seenKey(s Source) []byte { return s.key(seenPrefix) }
+
+func (s Source) key(prefix string) []byte {
 	h := sha256.Sum256([]byte(s.name()))
-	return append([]byte(seenPrefix), h[:16]...)
+	return append([]byte(prefix), h[:16]...)
 }
 
 // seen holds the entries that were recorded, by the start of each one's identity.

@@ -1,0 +1,95 @@
+package proxy
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// NotifyPath is the path of the page of notifications.
+const NotifyPath = "/notify"
+
+const (
+	notifyRemovePath = NotifyPath + "/remove"
+	notifyTestPath   = NotifyPath + "/test"
+)
+
+// A notifyPage is the page of notifications.
+type notifyPage struct {
+	Targets  []NotifyTarget
+	Channels []channelView // those that a new target can be told of
+	Watches  []Watch
+	Added    *NotifyTarget // the target that was just added
+	Tested   string        // id of the target that has just taken a test
+	DeadOf   string        // id of the target whose dead letters are shown; "": none are
+	Dead     []DeadLetter
+}
+
+// notify shows the targets, and the dead letters of one.
+func (s *Server) notify(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	p := notifyPage{Tested: q.Get("tested"), DeadOf: q.Get("dead")}
+	if p.DeadOf != "" {
+		var err error
+		if p.Dead, err = s.config.Notifications.DeadLetters(p.DeadOf); err != nil {
+			return err
+		}
+		slices.Reverse(p.Dead)
+	}
+	return s.showNotify(w, r, p)
+}
+
+// showNotify completes the page and writes it.
+func (s *Server) showNotify(w http.ResponseWriter, r *http.Request, p notifyPage) error {
+	channels, err := s.list(r)
+	if err != nil {
+		return err
+	}
+	for _, c := range channels {
+		p.Channels = append(p.Channels, newChannelView(c))
+	}
+	if p.Watches, err = s.watches(r); err != nil {
+		return err
+	}
+	p.Targets = s.config.Notifications.Targets()
+	return s.writePage(w, r, http.StatusOK, "notify.html", "Notifications", p)
+}
+
+// notifyForm adds a target. The page that answers shows its secret, so it is not a redirect.
+func (s *Server) notifyForm(w http.ResponseWriter, r *http.Request) error {
+	to, err := formValue(w, r, "to")
+	if err != nil {
+		return err
+	}
+	f := r.PostForm
+	added, err := s.addTarget(r, NotifyTarget{
+		To: to, Feeds: f["feed"], Queries: f["query"], Health: f.Get("health") != "",
+		QuietHours: strings.TrimSpace(f.Get("quiet_hours")), Digest: f.Get("digest"),
+	})
+	if err != nil {
+		return err
+	}
+	return s.showNotify(w, r, notifyPage{Added: &added})
+}
+
+func (s *Server) notifyRemoveForm(w http.ResponseWriter, r *http.Request) error {
+	id, err := formValue(w, r, "id")
+	if err == nil {
+		err = s.config.Notifications.RemoveTarget(id)
+	}
+	if err == nil {
+		http.Redirect(w, r, NotifyPath, http.StatusSeeOther)
+	}
+	return err
+}
+
+func (s *Server) notifyTestForm(w http.ResponseWriter, r *http.Request) error {
+	id, err := formValue(w, r, "id")
+	if err == nil {
+		err = s.config.Notifications.TestTarget(r.Context(), id)
+	}
+	if err == nil {
+		http.Redirect(w, r, NotifyPath+"?tested="+id, http.StatusSeeOther) // id is that of a target
+	}
+	return err
+}
