@@ -1400,7 +1400,7 @@ type Subscription struct {
 	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"` // address of the channel
 	Hub           string                 `protobuf:"bytes,2,opt,name=hub,proto3" json:"hub,omitempty"`
 	Topic         string                 `protobuf:"bytes,3,opt,name=topic,proto3" json:"topic,omitempty"`
-	Path          string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"` // of the callback
+	Callback      string                 `protobuf:"bytes,4,opt,name=callback,proto3" json:"callback,omitempty"` // the address that the hub calls
 	Secret        string                 `protobuf:"bytes,5,opt,name=secret,proto3" json:"secret,omitempty"`
 	Pending       string                 `protobuf:"bytes,6,opt,name=pending,proto3" json:"pending,omitempty"`                  // mode that the hub may ask to confirm: subscribe, unsubscribe; empty: none
 	LeaseMs       uint64                 `protobuf:"fixed64,7,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"` // end of the lease; 0: there is none
@@ -1462,9 +1462,9 @@ func (x *Subscription) GetTopic() string {
 	return ""
 }
 
-func (x *Subscription) GetPath() string {
+func (x *Subscription) GetCallback() string {
 	if x != nil {
-		return x.Path
+		return x.Callback
 	}
 	return ""
 }
@@ -2023,12 +2023,12 @@ const file_corona_proto_rawDesc = "" +
 	"\x05topic\x18\x02 \x01(\tR\x05topic\x12\x16\n" +
 	"\x06member\x18\x03 \x01(\fR\x06member\x12\x18\n" +
 	"\atrusted\x18\x04 \x01(\bR\atrusted\x12\x19\n" +
-	"\bheard_ms\x18\x05 \x01(\x06R\aheardMs\"\xfa\x01\n" +
+	"\bheard_ms\x18\x05 \x01(\x06R\aheardMs\"\x82\x02\n" +
 	"\fSubscription\x12\x18\n" +
 	"\achannel\x18\x01 \x01(\tR\achannel\x12\x10\n" +
 	"\x03hub\x18\x02 \x01(\tR\x03hub\x12\x14\n" +
-	"\x05topic\x18\x03 \x01(\tR\x05topic\x12\x12\n" +
-	"\x04path\x18\x04 \x01(\tR\x04path\x12\x16\n" +
+	"\x05topic\x18\x03 \x01(\tR\x05topic\x12\x1a\n" +
+	"\bcallback\x18\x04 \x01(\tR\bcallback\x12\x16\n" +
 	"\x06secret\x18\x05 \x01(\tR\x06secret\x12\x18\n" +
 	"\apending\x18\x06 \x01(\tR\apending\x12\x19\n" +
 	"\blease_ms\x18\a \x01(\x06R\aleaseMs\x12\x19\n" +
