@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"tidings/corona/websub"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay"
@@ -23,7 +24,9 @@ type observation struct {
 	moved      string        // permanent redirect to this address
 	private    bool          // the origin has a private address
 	size       int           // of the document, in bytes
-	handedOver bool          // no document, but items that a node found while it was cut off
+	handedOver bool          // no document, but items that a node found while it was cut off, or
+	pushed     bool          // that the channel's hub has sent
+	topic      websub.Topic  // hub and topic that the document names, if this node has fetched it
 }
 
 // detail says what readers lack of a document.

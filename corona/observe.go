@@ -1,6 +1,7 @@
 package corona
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -36,6 +37,9 @@ func (sq *sequencer) takeObservation(l *leaderState, from env.Peer, r observatio
 	}
 	delete(l.failing, from.ID)
 	l.fails, l.maxAge = 0, r.maxAge
+	if from.ID == "" && r.f != nil {
+		sq.pushes.named(l, r.topic, now)
+	}
 	if from.ID == "" && !l.known.Empty() { // the first document is large, and fetched in full only once
 		weight := min(l.interval.Seconds()/(costDecay*sq.cfg.MaintenanceInterval.Seconds()), maxWeight)
 		l.meanBytes += weight * (float64(r.size) - l.meanBytes)
@@ -125,6 +129,7 @@ func (sq *sequencer) takeChanges(l *leaderState, from env.Peer, r observation, n
 	l.hideCounters(shown)
 	behind := l.known.IsBehind(f)
 	d := sq.diff(l, from, f, behind, now)
+	sq.pushes.polled(l, d, from.ID == "", now)
 	l.known.Touch(f)
 	if d.Empty() {
 		sq.stats.Unchanged++
@@ -247,7 +252,7 @@ func (sq *sequencer) setValidators(l *leaderState, valid validators, shown []fin
 func (sq *sequencer) accept(l *leaderState, from env.Peer, r observation, nonce uint64, now time.Time) {
 	switch {
 	case r.handedOver:
-		sq.takeHanded(l, r, func() {
+		sq.takeHanded(l, from, r, now, func() {
 			if from.ID != "" {
 				sq.send(from, env.Control, l.snapshotMessage(nonce, sq.clock.Now()))
 			}
@@ -287,16 +292,22 @@ func (sq *sequencer) answerAll(l *leaderState) {
 	l.waiters = nil
 }
 
-// takeHanded takes items that a node found while it was cut off. The origin may no longer show
+// takeHanded takes items that a node found while it was cut off, or that a hub has sent. The origin may no longer show
 // them, so the sequencer learns nothing about the feed's document from them. It calls answer when
 // the log holds them.
-func (sq *sequencer) takeHanded(l *leaderState, r observation, answer func()) {
+func (sq *sequencer) takeHanded(l *leaderState, from env.Peer, r observation, now time.Time, answer func()) {
 	if l.page || l.known.Suspicious(r.f) != "" {
+		if r.pushed {
+			sq.pushes.hint(l, now)
+		}
 		return
 	}
 	l.known.Recognise(r.f)
 	d := l.known.Diff(r.f)
 	d.Head = nil
+	if r.pushed && l.push.member == cmp.Or(from.ID, sq.node.Self().Peer.ID) {
+		defer sq.pushes.delivered(l, d, now)
+	}
 	if d.Empty() {
 		answer()
 		return

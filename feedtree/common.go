@@ -57,7 +57,7 @@ type Application interface {
 	Interval(state []byte) (interval time.Duration, ok bool)
 
 	// PollSoon returns how many of the owners of a feed that this node leads, the first in its wedge, poll it anyway so
-	// that they need not look.
+	// that they need not look. It is negative if none is to look now, because the feed's hub pushes its news.
 	PollSoon(key overlay.ID) int
 
 	// Looking says that so many nodes fetch the document of a feed that this node leads only to confirm news: owners that

@@ -1322,7 +1322,7 @@ type Push struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Hub           string                 `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"`                          // at most 2 KiB
 	Topic         string                 `protobuf:"bytes,2,opt,name=topic,proto3" json:"topic,omitempty"`                      // at most 2 KiB
-	Member        []byte                 `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`                    // key of the member that subscribes; empty: none
+	Member        []byte                 `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`                    // the member that subscribes, at most 64 bytes; empty: none
 	Trusted       bool                   `protobuf:"varint,4,opt,name=trusted,proto3" json:"trusted,omitempty"`                 // the hub delivers news before polls find them
 	HeardMs       uint64                 `protobuf:"fixed64,5,opt,name=heard_ms,json=heardMs,proto3" json:"heard_ms,omitempty"` // when it was last certain that the hub had left nothing out
 	unknownFields protoimpl.UnknownFields
