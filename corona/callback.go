@@ -18,7 +18,8 @@ type callbacks struct {
 	requests   *requests
 	reports    *reports
 	up         pushed
-	subscriber *websub.Subscriber // nil: hubs cannot call this node
+	status     func(key overlay.ID, m *coronapb.PushStatus) // takes the status of a subscription for a channel that this node leads
+	subscriber *websub.Subscriber                           // nil: hubs cannot call this node
 	orders     map[string]pushOrder
 	calendar   env.Calendar[string] // channels whose order may have lapsed
 }
@@ -30,9 +31,6 @@ type pushed interface {
 
 	// observed takes an observation.
 	observed(key overlay.ID, r observation, now time.Time)
-
-	// pushStatus takes the status of this node's own subscription.
-	pushStatus(key overlay.ID, m *coronapb.PushStatus)
 }
 
 // pushOrder is the last order to subscribe for a channel.
@@ -105,7 +103,7 @@ func (cb *callbacks) say(channel string, hint bool) {
 
 func (cb *callbacks) answer(to env.PeerID, m *coronapb.PushStatus) {
 	if to == cb.node.Self().Peer.ID {
-		cb.up.pushStatus(overlay.ID(m.Key), m)
+		cb.status(overlay.ID(m.Key), m)
 		return
 	}
 	cb.send(cb.peer(to), env.Control, &coronapb.Message{Body: &coronapb.Message_PushStatus{PushStatus: m}})

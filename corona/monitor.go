@@ -155,7 +155,7 @@ func (mo *monitor) setState(l *leaderState, s State, now time.Time) {
 	if same {
 		s.Since = l.state.Since
 	}
-	if s.HubFault = l.push.fault; l.push.pushed() {
+	if s.Hub, s.HubFault = "", l.push.fault; l.push.pushed() {
 		s.Hub = l.push.hub()
 	}
 	if was := l.state.Readers; (s.Readers-was)*16 <= was && (was-s.Readers)*16 <= was {

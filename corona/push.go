@@ -32,6 +32,9 @@ const (
 	pushOrderPause = 5 * time.Minute
 	pushPatience   = 12 * time.Minute
 	pushOrderLife  = 30 * time.Minute
+	// pushedLookGap is the time between two requests to owners to fetch the document of a channel whose hub is trusted, only
+	// to confirm what was pushed.
+	pushedLookGap = 24 * time.Hour
 	// hintGap is the least time between the last fetch of a channel and one that a hint causes, because anybody may hint.
 	hintGap = 5 * time.Minute
 )
@@ -70,9 +73,12 @@ func (p *pushing) hub() string {
 // pushes has members subscribe at the hubs of the channels that this node leads, and finds out whether these deliver.
 type pushes struct {
 	*base
-	callbacks *callbacks
-	fetch     func(l *leaderState, now time.Time) // fetches a channel at once
-	changed   func(l *leaderState, now time.Time) // the polling interval has to be chosen again
+	callbacks   *callbacks
+	allocator   *allocator
+	monitor     *monitor
+	fetch       func(l *leaderState, now time.Time) // fetches a channel at once
+	order       func(l *leaderState, pollers int, now time.Time)
+	setInterval func(l *leaderState, f *feed.Feed)
 }
 
 // named takes the topic that a document of the channel names.
@@ -305,7 +311,7 @@ func (ps *pushes) quiet(l *leaderState, now time.Time) bool {
 	if !l.push.pushed() {
 		return false
 	}
-	if now.Sub(l.push.lookedAt) < ps.scaled(pushedInterval) {
+	if now.Sub(l.push.lookedAt) < ps.scaled(pushedLookGap) {
 		return true
 	}
 	l.push.lookedAt = now
@@ -334,18 +340,11 @@ func (c *Corona) Hint(key overlay.ID) {
 	}
 }
 
-// pushChanged chooses the polling interval of a channel again, because its hub is trusted or no longer.
-func (sq *sequencer) pushChanged(l *leaderState, now time.Time) {
-	sq.setInterval(l, nil)
-	sq.order(l, max(l.desiredPollers, 1), now)
-	sq.allocator.decideSoon(now)
-	sq.monitor.setState(l, l.state, now)
-	sq.note(l)
-}
-
-// pushStatus implements pushed.
-func (sq *sequencer) pushStatus(key overlay.ID, m *coronapb.PushStatus) {
-	if l := sq.leaders[key]; l != nil {
-		sq.pushes.onStatus(l, sq.node.Self().Peer.ID, m)
-	}
+// changed chooses the polling interval of a channel again, because its hub is trusted or no longer, and tells readers.
+func (ps *pushes) changed(l *leaderState, now time.Time) {
+	ps.setInterval(l, nil)
+	ps.order(l, max(l.desiredPollers, 1), now)
+	ps.allocator.decideSoon(now)
+	ps.monitor.setState(l, l.state, now)
+	ps.note(l)
 }

@@ -36,7 +36,12 @@ type sequencer struct {
 func newSequencer(b *base, ds *domains, ps *permits, a *allocator, rq *requests, po *poller, in *intake, cb *callbacks) *sequencer {
 	sq := &sequencer{base: b, domains: ds, permits: ps, allocator: a, requests: rq, poller: po, intake: in, leaders: map[overlay.ID]*leaderState{}}
 	sq.monitor = &monitor{base: b, permits: ps, polls: func(key overlay.ID) bool { return po.assignments.Get(key) != nil }, fetch: sq.fetchNow, order: sq.order}
-	sq.pushes = &pushes{base: b, callbacks: cb, fetch: sq.fetchNow, changed: sq.pushChanged}
+	sq.pushes = &pushes{base: b, callbacks: cb, allocator: a, monitor: sq.monitor, fetch: sq.fetchNow, order: sq.order, setInterval: sq.setInterval}
+	cb.status = func(key overlay.ID, m *coronapb.PushStatus) {
+		if l := sq.leaders[key]; l != nil {
+			sq.pushes.onStatus(l, b.node.Self().Peer.ID, m)
+		}
+	}
 	ps.up, a.up, po.up, cb.up, in.accept, in.verify = sq, sq, sq, sq, sq.accept, sq.verify
 	return sq
 }
@@ -173,31 +178,6 @@ func (sq *sequencer) fetchNow(l *leaderState, now time.Time) {
 	})
 }
 
-// confirmAtOnce is the number of pollers from which on news is confirmed at once, because three requests for each update
-// cost little beside the polls.
-const confirmAtOnce = 10
-
-// PollSoon returns how many nodes, the first in the wedge of a channel that this node leads, poll it anyway, so that they
-// need not fetch its document only to confirm what another one has found. It is negative if no node is to do that now.
-func (sq *sequencer) PollSoon(key overlay.ID) int {
-	l := sq.leaders[key]
-	if l != nil && sq.pushes.quiet(l, sq.clock.Now()) {
-		return -1
-	}
-	if l != nil && l.pollers < confirmAtOnce {
-		return l.pollers
-	}
-	return 0
-}
-
-// Looking notes that so many nodes fetch the document of a channel that this node leads only to confirm news. Their
-// requests count as load.
-func (sq *sequencer) Looking(key overlay.ID, nodes int) {
-	if l := sq.leaders[key]; l != nil && nodes > 0 {
-		l.looks.add(nodes, sq.clock.Now())
-	}
-}
-
 // noteAddress notes whether a response for a channel came from a private address.
 func (sq *sequencer) noteAddress(key overlay.ID, a env.Answer) {
 	if d := sq.poller.assignments.Get(key); d != nil && d.domain != nil {
@@ -331,7 +311,7 @@ func (sq *sequencer) upkeep(l *leaderState, now time.Time) {
 // order tells a channel's wedge the number of pollers and their parameters, if either has changed.
 // The permit of the channel bounds the number.
 func (sq *sequencer) order(l *leaderState, pollers int, now time.Time) {
-	if most := sq.permits.pollerLimit(l.domain, l.permit, sq.readers(l), l.interval); most > 0 {
+	if most := sq.permits.pollerLimit(l.domain, l.permit, sq.readers(l), cmp.Or(l.unpushed, l.interval)); most > 0 {
 		pollers = min(pollers, most)
 	}
 	if l.push.pushed() {
@@ -387,7 +367,7 @@ func (sq *sequencer) demand(key overlay.ID) (readers int, interval time.Duration
 	if l == nil || l.pollers == 0 {
 		return 0, 0, 0, false
 	}
-	return sq.readers(l), l.interval, l.pollBytes(), true
+	return sq.readers(l), cmp.Or(l.unpushed, l.interval), l.pollBytes(), true
 }
 
 // granted implements claimant. It tells the pollers of the grant.
@@ -486,13 +466,13 @@ func (sq *sequencer) setInterval(l *leaderState, f *feed.Feed) {
 		l.hints, l.inherited.interval = f.Hints, 0
 	}
 	interval, why := sq.rules().Interval(l.private, l.hints, l.maxAge, l.inherited.interval)
-	l.unpushed = interval
-	if pushed, by, ok := sq.pushes.interval(l); ok && pushed > interval {
-		interval, why = pushed, by
-	}
 	l.desiredInterval = interval
 	if p := l.permit; p != nil && p.interval > interval {
 		interval, why = p.interval, "the budget of "+l.domain.name
+	}
+	l.unpushed = interval
+	if pushed, by, ok := sq.pushes.interval(l); ok && pushed > interval {
+		interval, why = pushed, by
 	}
 	l.interval, l.why = interval.Truncate(time.Millisecond), why // orders have milliseconds
 }
