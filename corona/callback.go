@@ -176,6 +176,14 @@ func (c *Corona) Notify(path, signature, contentType string, body []byte) websub
 	return c.callbacks.subscriber.Notify(path, signature, contentType, body)
 }
 
+// HubSubscriptions returns the number of channels for which this node subscribes at a hub.
+func (c *Corona) HubSubscriptions() int {
+	if c.callbacks.subscriber == nil {
+		return 0
+	}
+	return c.callbacks.subscriber.Stats().Subscriptions
+}
+
 // breaksPushOrder and breaksPushStatus return the bound that a message breaks.
 func breaksPushOrder(m *coronapb.PushOrder) string {
 	if len(m.Url) > maxURL || len(m.Hub) > maxURL || len(m.Topic) > maxURL {

@@ -13,6 +13,9 @@ import (
 func (c Channel) PollingFacts() (facts []string) {
 	add := func(format string, a ...any) { facts = append(facts, fmt.Sprintf(format, a...)) }
 	alone := c.Polls && c.Pollers == 1
+	if c.PushedBy != "" {
+		add("pushed by %s", c.PushedBy)
+	}
 	if c.Pollers > 0 && !alone {
 		budget := ""
 		if c.Budget != nil {

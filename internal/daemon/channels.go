@@ -112,6 +112,7 @@ func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 		return c
 	}
 	c.State, c.Error, c.Since, c.Moved, c.Why = polls.String(), polls.Detail, proxy.OptionalTime(polls.Since), polls.Moved, polls.Why
+	c.PushedBy, c.HubFault = polls.Hub, polls.HubFault
 	c.Subscribers = max(c.Subscribers, polls.Readers)
 	c.Pollers = max(c.Pollers, polls.Pollers)
 	if polls.pollerGone {

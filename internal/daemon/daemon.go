@@ -84,6 +84,7 @@ type Daemon struct {
 	*watches
 	*channelList
 	*status
+	callbacks *callbacks
 
 	config  Config
 	log     *slog.Logger
@@ -148,6 +149,14 @@ func (d *Daemon) open() (err error) {
 	defer func() {
 		if err != nil && d.http != nil {
 			err = errors.Join(err, d.http.Close())
+		}
+	}()
+	if err := d.listenPublic(); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			d.callbacks.close()
 		}
 	}()
 	storeLost := d.disk.Lost()
@@ -230,7 +239,7 @@ func (d *Daemon) assemble() {
 	d.publishing = &publishing{nodeLoop: n, subscriptions: d.subscriptions, reading: d.reading, signer: c.Signer, token: d.dataDir.publishToken, log: d.log}
 	d.watches = &watches{nodeLoop: n, keywords: d.keywords, filter: c.Filter, slot: make(chan struct{}, 1)}
 	d.channelList = &channelList{n, d.disk, d.private, c.AllowPrivateOrigins}
-	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, &d.damage, d.channelList, d.keywords, d.log}
+	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, d.callbacks.listener, &d.damage, d.channelList, d.keywords, d.log}
 }
 
 // answered passes an origin's answer to the private feeds, or to the node on its loop.
@@ -251,6 +260,7 @@ func (d *Daemon) Close() error {
 	d.closed.Do(func() {
 		d.removeTokenCopy()
 		d.host.Close()
+		d.callbacks.close()
 		if d.http != nil {
 			_ = d.http.Close() // the server has closed it already if it ran
 		}
@@ -266,6 +276,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	var readers sync.WaitGroup
 	readers.Go(func() { d.serve(serving) })
+	readers.Go(func() { d.callbacks.serve(serving) })
 	readers.Go(func() { d.subscriptions.runLapses(serving) })
 	matching, stopMatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopMatching()
@@ -314,6 +325,7 @@ func (d *Daemon) join(ctx context.Context) error {
 	}
 	c.Corona.ExemptPrivate = d.config.AllowPrivateOrigins && d.config.Compression == 0
 	c.Corona.Compression = d.config.Compression
+	c.Corona.Callbacks = d.config.callbackBase()
 	c.Firehose = firehose.Config{Shards: firehose.DefaultShards, Filter: d.config.Filter}
 	e := env.Env{
 		Clock:   d.loop,
