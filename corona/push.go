@@ -114,6 +114,12 @@ func (ps *pushes) upkeep(l *leaderState, now time.Time) {
 			ps.send(l, p.topic, false, now)
 		}
 	}
+	ps.watch(l, now)
+}
+
+// watch ends the trust in a hub that has left something out, and looks whether a silent one has.
+func (ps *pushes) watch(l *leaderState, now time.Time) {
+	p := &l.push
 	switch last := now.Sub(l.fetchedAt); {
 	case p.pushed() && !p.missedAt.IsZero() && now.Sub(p.missedAt) >= pushGrace:
 		ps.fail(l, "it has not delivered an item that polls have found", now)
@@ -281,7 +287,7 @@ func hasNewItem(d difference.Delta) bool {
 func (ps *pushes) polled(l *leaderState, d difference.Delta, own bool, now time.Time) {
 	p := &l.push
 	switch {
-	case p.topic.Hub == "":
+	case p.topic.Hub == "" || l.known.Len() == 0: // the first document is no news
 	case !hasNewItem(d):
 		if own && p.missedAt.IsZero() {
 			p.heardAt = now

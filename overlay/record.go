@@ -44,7 +44,7 @@ type Contact struct {
 
 // A place is what the id of a node is made of, besides its key, and what else its record says of it as a member.
 type place struct {
-	callbacks   bool // hubs can call the node
+	callbacks   bool         // hubs can call the node
 	block       netip.Prefix // network of address ids
 	slot        int
 	certificate []byte // network of certificates
