@@ -309,7 +309,7 @@ func (ps *pushes) fail(l *leaderState, why string, now time.Time) {
 // interval is the polling interval of a channel whose hub is trusted; ok is false if the channel has none.
 func (ps *pushes) interval(l *leaderState) (interval time.Duration, why string, ok bool) {
 	interval = ps.scaled(pushedInterval)
-	return interval, "pushed by " + l.push.hub(), l.push.pushed()
+	return interval, "the feed's hub pushes what is new", l.push.pushed()
 }
 
 // quiet reports whether owners are not to fetch the document of a channel now, only to confirm what was pushed.

@@ -247,9 +247,15 @@ func TestAHubPushesInsteadOfPolls(t *testing.T) {
 }
 
 // When a hub has died, polls come back within two update intervals, and nothing is lost. When it is back, it is relied on
-// again.
+// again, also if it has forgotten its subscribers.
 func TestAHubThatDiesIsMissed(t *testing.T) {
 	t.Parallel()
+	for _, forgets := range []bool{false, true} {
+		testDyingHub(t, forgets)
+	}
+}
+
+func testDyingHub(t *testing.T, forgets bool) {
 	const every = 30 * time.Minute
 	h := newHub(2, 8, 2)
 	h.publish(4, every, 0)
@@ -265,7 +271,9 @@ func TestAHubThatDiesIsMissed(t *testing.T) {
 			t.Errorf("%s: pushed by %q, polled every %v, fault %q", f.URL, s.Hub, s.Interval, s.HubFault)
 		}
 	}
-	h.down = false
+	if h.down = false; forgets {
+		clear(h.callbacks)
+	}
 	h.World.Run(2 * time.Hour)
 	if n := h.pushedFeeds(); n != len(h.feeds) {
 		t.Errorf("%d of %d feeds are pushed after the hub is back", n, len(h.feeds))

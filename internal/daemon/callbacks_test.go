@@ -140,10 +140,10 @@ func TestHubsPushToANodeWithAPublicAddress(t *testing.T) {
 		t.Helper()
 		took := within(t, awaitTimeout, "the new item", func() error {
 			list, err := b.List(t.Context())
-			if err != nil || len(list) != 1 || list[0].Items != n {
-				return fmt.Errorf("%+v, %v", list, err)
+			if err == nil && (len(list) != 1 || list[0].Items != n) {
+				err = fmt.Errorf("%+v", list)
 			}
-			return nil
+			return err
 		})
 		t.Logf("shown after %v", took)
 	}
@@ -153,10 +153,10 @@ func TestHubsPushToANodeWithAPublicAddress(t *testing.T) {
 	shows(2)
 	within(t, awaitTimeout, "the hub is relied on", func() error {
 		list, err := b.List(t.Context())
-		if err != nil || list[0].PushedBy != strings.TrimPrefix(site.URL, "http://") {
-			return fmt.Errorf("pushed by %q, %q, %v", list[0].PushedBy, list[0].HubFault, err)
+		if err == nil && list[0].PushedBy != strings.TrimPrefix(site.URL, "http://") {
+			err = fmt.Errorf("pushed by %q, %q", list[0].PushedBy, list[0].HubFault)
 		}
-		return nil
+		return err
 	})
 	a.stop(t)
 	first.Bootstrap = b.status(t).Addrs
