@@ -86,9 +86,10 @@ type Daemon struct {
 	*watches
 	*channelList
 	*status
-	recorder *recorder
-	courier  *news.Courier
-	hub      *hub
+	recorder  *recorder
+	courier   *news.Courier
+	hub       *hub
+	callbacks *callbacks
 
 	config  Config
 	log     *slog.Logger
@@ -158,6 +159,14 @@ func (d *Daemon) open() (err error) {
 	defer func() {
 		if err != nil && d.http != nil {
 			err = errors.Join(err, d.http.Close())
+		}
+	}()
+	if err := d.listenPublic(); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			d.callbacks.close()
 		}
 	}()
 	storeLost := d.disk.Lost()
@@ -253,7 +262,7 @@ func (d *Daemon) assemble() {
 	d.hub = newHub(d.courier, d.news, d.log)
 	d.hub.get = func(ctx context.Context, address string) (proxy.Page, error) { return d.server.Get(ctx, address) }
 	d.hub.follows, d.hub.shows = d.follows, d.recorder.shows
-	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, &d.damage, d.channelList, d.keywords, d.log}
+	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, d.callbacks.listener, &d.damage, d.channelList, d.keywords, d.log}
 }
 
 // answered passes an origin's answer to the private feeds, or to the node on its loop.
@@ -274,6 +283,7 @@ func (d *Daemon) Close() error {
 	d.closed.Do(func() {
 		d.removeTokenCopy()
 		d.host.Close()
+		d.callbacks.close()
 		if d.http != nil {
 			_ = d.http.Close() // the server has closed it already if it ran
 		}
@@ -293,6 +303,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	var readers sync.WaitGroup
 	readers.Go(func() { d.serve(serving) })
+	readers.Go(func() { d.callbacks.serve(serving) })
 	readers.Go(func() { d.subscriptions.runLapses(serving) })
 	matching, stopMatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopMatching()
@@ -345,6 +356,7 @@ func (d *Daemon) join(ctx context.Context) error {
 	}
 	c.Corona.ExemptPrivate = d.config.AllowPrivateOrigins && d.config.Compression == 0
 	c.Corona.Compression = d.config.Compression
+	c.Corona.Callbacks = d.config.callbackBase()
 	c.Firehose = firehose.Config{Shards: firehose.DefaultShards, Filter: d.config.Filter}
 	e := env.Env{
 		Clock:   d.loop,
