@@ -199,7 +199,7 @@ func (c *Client) run(ctx context.Context) error {
 	defer func() { _ = conn.Close() }()
 	alive, end := context.WithCancel(ctx)
 	defer end()
-	s := newSession(c, link, conn, alive)
+	s := newSession(alive, c, link, conn)
 	served := make(chan error, 1)
 	go func() {
 		defer end()

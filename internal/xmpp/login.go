@@ -67,6 +67,7 @@ func (c *Client) login(ctx context.Context) (*mellium.Session, *boundedConn, err
 	if err != nil {
 		return nil, nil, fmt.Errorf("the XMPP server of %s cannot be reached: %w", c.account.Domainpart(), err)
 	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // the library does not always notice the end of ctx
 	state := mellium.SessionState(0)
 	if _, encrypted := conn.(*tls.Conn); encrypted {
 		state = mellium.Secure
@@ -81,6 +82,9 @@ func (c *Client) login(ctx context.Context) (*mellium.Session, *boundedConn, err
 	link, err := mellium.NewSession(ctx, c.account.Domain(), c.account, bounded, state, mellium.NewNegotiator(func(*mellium.Session, *mellium.StreamConfig) mellium.StreamConfig {
 		return mellium.StreamConfig{Features: features}
 	}))
+	if !stop() {
+		err = fmt.Errorf("it took longer than %v", loginTime)
+	}
 	if err != nil {
 		_ = conn.Close()
 		return nil, nil, fmt.Errorf("log in to the XMPP server of %s: %w", c.account.Domainpart(), err)

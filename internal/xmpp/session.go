@@ -45,7 +45,7 @@ const (
 	maxText = 8 << 10
 )
 
-func newSession(c *Client, link *mellium.Session, conn *boundedConn, alive context.Context) *session {
+func newSession(alive context.Context, c *Client, link *mellium.Session, conn *boundedConn) *session {
 	return &session{
 		owner: c, link: link, conn: conn, alive: alive, roster: map[string]string{}, online: map[string][]device{},
 		asked: map[string]bool{}, inFlight: map[string]error{},
@@ -206,33 +206,35 @@ func (s *session) write(ctx context.Context, to jid.JID, id, text string) error 
 // HandleXMPP is called with each stanza that is not the answer to one of ours.
 func (s *session) HandleXMPP(t xmlstream.TokenReadEncoder, start *xml.StartElement) error {
 	s.conn.refill()
-	d := xml.NewTokenDecoder(xmlstream.MultiReader(xmlstream.Token(*start), t))
-	var answer xml.TokenReader
+	answer, err := s.take(t, start)
+	if err != nil || answer == nil {
+		return err
+	}
+	_, err = xmlstream.Copy(t, answer)
+	return err
+}
+
+// take reads a stanza. It returns what is to be sent because of it.
+func (s *session) take(rest xml.TokenReader, start *xml.StartElement) (answer xml.TokenReader, err error) {
+	d := xml.NewTokenDecoder(xmlstream.MultiReader(xmlstream.Token(*start), rest))
 	switch start.Name.Local {
 	case "message":
 		var m inMessage
-		if err := d.Decode(&m); err != nil {
-			return err
+		if err = d.Decode(&m); err == nil {
+			answer = s.heard(m)
 		}
-		answer = s.heard(m)
 	case "presence":
 		var p inPresence
-		if err := d.Decode(&p); err != nil {
-			return err
+		if err = d.Decode(&p); err == nil {
+			answer = s.present(p)
 		}
-		answer = s.present(p)
 	case "iq":
 		var q inQuery
-		if err := d.Decode(&q); err != nil {
-			return err
+		if err = d.Decode(&q); err == nil {
+			answer = s.query(q)
 		}
-		answer = s.query(q)
 	}
-	if answer == nil {
-		return nil
-	}
-	_, err := xmlstream.Copy(t, answer)
-	return err
+	return answer, err
 }
 
 // Stanzas as they are read.
