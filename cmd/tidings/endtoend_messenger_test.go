@@ -377,6 +377,54 @@ func TestMessenger(t *testing.T) {
 	}
 }
 
+// TestRefusedLogin lets the doctor explain why a node is not logged in to an XMPP server. When the password is right, the node
+// logs in.
+func TestRefusedLogin(t *testing.T) {
+	skipIfShort(t)
+	t.Parallel()
+	server := startProsody(t, "news")
+	password := filepath.Join(t.TempDir(), "password")
+	write := func(text string) {
+		if err := os.WriteFile(password, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("guess")
+	flags := []string{"--xmpp-jid", "news@localhost", "--xmpp-password-file", password, "--xmpp-server", "127.0.0.1:" + server.port}
+	n := startNode(t, flags...)
+	awaitError := func(why string) {
+		t.Helper()
+		eventually(t, timeout, "a node that says why it is not connected", func() error {
+			if s := n.status(); s.Messenger == nil || s.Messenger.Connected || !strings.Contains(s.Messenger.Error, why) {
+				return fmt.Errorf("%+v", s.Messenger)
+			}
+			return nil
+		})
+	}
+	awaitError("certificate") // that of the server is signed by nobody the node knows
+
+	n.kill()
+	n.env = []string{"SSL_CERT_FILE=" + server.certificate()}
+	http, listen := n.http, "/ip4/127.0.0.1/tcp/"+portToKeep(t)
+	n.start(n.cmd.Path, http, listen)
+	awaitError("the login was refused")
+	for _, command := range []string{"doctor", "status"} {
+		if out, _ := n.runCommand(command); !strings.Contains(out, "news@localhost") {
+			t.Errorf("tidings %s prints %s", command, out)
+		}
+	}
+	if out, _ := n.runCommand("doctor"); !strings.Contains(out, "refuses the login of news@localhost") || !strings.Contains(out, "--xmpp-password-file") {
+		t.Errorf("the doctor says %s", out)
+	}
+	n.kill()
+	write("secret of news\n")
+	n.start(n.cmd.Path, http, listen)
+	n.awaitMessenger()
+	if out, err := n.runCommand("doctor"); err != nil || !strings.Contains(out, "the messenger news@localhost is connected") {
+		t.Errorf("the doctor says %s, %v", out, err)
+	}
+}
+
 // awaitEvents waits until so many events tell of something.
 func (r *nodeProcess) awaitEvents(what string, number int) {
 	r.t.Helper()

@@ -50,9 +50,10 @@ func (c *boundedConn) Write(b []byte) (int, error) {
 }
 
 // A refusedError is the error of a server that refuses the login.
-type refusedError struct{ error }
+type refusedError struct{ reason error }
 
-func (e *refusedError) Unwrap() error { return e.error }
+func (e *refusedError) Error() string { return "the login was refused: " + e.reason.Error() }
+func (e *refusedError) Unwrap() error { return e.reason }
 
 // login opens a session.
 func (c *Client) login(ctx context.Context) (*mellium.Session, *boundedConn, error) {
