@@ -71,6 +71,7 @@ const dice = "ChaCha8 New NewChaCha8 NewPCG NewSource NewZipf PCG Rand Source So
 var onlyIn = []struct{ path, packages string }{
 	{"github.com/libp2p", "overlay/libp2p overlay/libp2p/attacker"},
 	{"github.com/multiformats", "overlay/libp2p overlay/libp2p/attacker internal/daemon"},
+	{"mellium.im", "internal/xmpp"},
 	{module + "/sim/plant", "tests"}, // and what sim/planted.patch makes of the product
 }
 
