@@ -269,10 +269,7 @@ func (c *Client) Send(ctx context.Context, contact string, m Message) error {
 	if s == nil {
 		return errors.New("the node is not logged in to the XMPP server")
 	}
-	if err := s.send(ctx, contact, m); err != nil {
-		return fmt.Errorf("message to %s: %w", contact, err)
-	}
-	return nil
+	return s.send(ctx, contact, m)
 }
 
 // Reply sends a message to a contact that is lost if the contact or the server is away.

@@ -176,19 +176,19 @@ func (s *session) send(ctx context.Context, contact string, m Message) error {
 	now, still := s.client(contact)
 	switch answer, answered := errors.AsType[stanza.Error](err); {
 	case returned != nil: // a message that comes back does so before the answer to the ping
-		return fmt.Errorf("it came back: %w", returned)
+		return fmt.Errorf("the message came back: %w", returned)
 	case err == nil:
 		return nil
 	case s.alive.Err() != nil:
-		return errors.New("the session ended before the contact's client confirmed it")
+		return errors.New("the session ended before the contact's client confirmed the message")
 	case answered && still && now.Equal(to) && (answer.Condition == stanza.ServiceUnavailable || answer.Condition == stanza.FeatureNotImplemented):
 		// The client does not know pings. If the server had answered in its place, it would have said before that the
 		// client is not available any more.
 		return nil
 	case answered:
-		return fmt.Errorf("the contact's client did not confirm it: %s", answer.Condition)
+		return fmt.Errorf("the contact's client did not confirm the message: %s", answer.Condition)
 	case ctx.Err() != nil:
-		return fmt.Errorf("the contact's client did not confirm it within %v", confirmTime)
+		return fmt.Errorf("the contact's client did not confirm the message within %v", confirmTime)
 	}
 	return err
 }

@@ -110,11 +110,11 @@ func TestAMessageIsConfirmedByTheContactsClient(t *testing.T) {
 		{"a client that knows pings", "", `<iq xmlns='jabber:client' type='result' from='ann@chat.example/phone' id='%s'/>`, ""},
 		{"a client that knows no pings", "", failed("service-unavailable"), ""},
 		{"a client that implements none", "", failed("feature-not-implemented"), ""},
-		{"a client that has gone", away, failed("service-unavailable"), "did not confirm it: service-unavailable"},
-		{"a server that cannot reach the client", "", failed("remote-server-timeout"), "did not confirm it: remote-server-timeout"},
-		{"a message that comes back", `<message xmlns='jabber:client' type='error' from='ann@chat.example' id='m1'><error type='cancel'><not-acceptable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></message>`, failed("service-unavailable"), "it came back: not-acceptable"},
+		{"a client that has gone", away, failed("service-unavailable"), "did not confirm the message: service-unavailable"},
+		{"a server that cannot reach the client", "", failed("remote-server-timeout"), "did not confirm the message: remote-server-timeout"},
+		{"a message that comes back", `<message xmlns='jabber:client' type='error' from='ann@chat.example' id='m1'><error type='cancel'><not-acceptable xmlns='urn:ietf:params:xml:ns:xmpp-stanzas'/></error></message>`, failed("service-unavailable"), "the message came back: not-acceptable"},
 		{"another message that comes back", `<message xmlns='jabber:client' type='error' from='ann@chat.example' id='m0'/>`, failed("service-unavailable"), ""},
-		{"no answer", "", "", "did not confirm it within 1m0s"},
+		{"no answer", "", "", "did not confirm the message within 1m0s"},
 		{"the end of the session", "", "end", "the session ended"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
