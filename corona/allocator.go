@@ -79,6 +79,7 @@ type allocated struct {
 	*estimates
 	readers  int
 	interval time.Duration // between two polls of one node
+	pushed   bool          // one node polls it, because its hub is trusted
 }
 
 // allocation is what has been decided about a channel.
@@ -328,6 +329,9 @@ func (a *allocator) channels(leaders []allocated, remote honeycomb.RemoteAggrega
 			MaxPollers:  a.permits.decisionLimit(l.channelBudget, l.readers, l.interval, now),
 			Wedges:      a.sizes(l.key),
 			Key:         tieBreak(l.key),
+		}
+		if l.pushed {
+			of[i].MaxPollers = 1
 		}
 	}
 	return of

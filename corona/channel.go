@@ -1,6 +1,7 @@
 package corona
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -74,6 +75,8 @@ type pacing struct {
 	hints    feed.Hints
 	maxAge   time.Duration // max-age of the last response
 	private  bool          // the origin has a private address
+	unpushed time.Duration // interval without the hub
+	push     pushing
 }
 
 // pageState is the state of a channel that is a page.
@@ -177,7 +180,7 @@ func (b *base) readers(l *leaderState) int {
 // note replicates what a new sequencer continues from.
 func (b *base) note(l *leaderState) {
 	b.app.SetNote(l.key, note{
-		valid: l.valid, interval: l.interval, State: l.state, fails: l.fails, weight: b.readers(l),
-		pollers: l.pollers, ref: l.order.IntervalStart, updateRate: l.updateRate, meanBytes: l.meanBytes, grant: string(l.grant), private: l.private, marks: l.marks, move: l.moved,
+		valid: l.valid, interval: cmp.Or(l.unpushed, l.interval), State: l.state, fails: l.fails, weight: b.readers(l),
+		pollers: l.pollers, ref: l.order.IntervalStart, updateRate: l.updateRate, meanBytes: l.meanBytes, grant: string(l.grant), private: l.private, marks: l.marks, move: l.moved, push: l.push,
 	}.append())
 }

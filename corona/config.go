@@ -129,6 +129,9 @@ type Config struct {
 	// AuditOneIn says that each reader's node fetches a feed itself once in so many polling intervals, to compare it with
 	// the log. These requests count as load. At least 0, default 0: no node does.
 	AuditOneIn int
+	// Callbacks is the address at which the hubs of feeds reach this node, ending in a slash. The node then subscribes at
+	// hubs if sequencers order it. Default empty: hubs do not reach it.
+	Callbacks string
 	// Payloads is a cache that several nodes of one network may share if they run on one goroutine.
 	// Default nil: the node has its own.
 	Payloads *PayloadCache
@@ -189,6 +192,12 @@ type Stats struct {
 	RefusedReports  uint64 // reports about polls from nodes that cannot be pollers of the feed, or outdated ones
 	Crowded         uint64 // change reports, and feeds of a domain, dropped for lack of space
 	Unlisted        uint64 // orders to a wedge that could not be given
+
+	Pushed     uint64 // proven notifications of hubs with items
+	PushHints  uint64 // hints that the document of a feed that this node leads may have changed
+	PushLooks  uint64 // documents of such feeds fetched because of a hint, a silent hub, or a new subscription
+	PushMoved  uint64 // times that another node was ordered to subscribe
+	PushFailed uint64 // times that a hub left out an item, or was late
 
 	Skipped     uint64 // polls left out because no grant covered them
 	Solo        uint64 // polls without a grant, which a domain tolerates now and then

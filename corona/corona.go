@@ -24,7 +24,8 @@ type Corona struct {
 	*lonePolls
 	reports *reports
 	*poller
-	intake *intake
+	intake    *intake
+	callbacks *callbacks
 	*sequencer
 
 	onDemand map[overlay.ID]bool // channels that FetchOnce fetches
@@ -47,7 +48,9 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 	c.reports = &reports{base: b}
 	c.poller = newPoller(b, c.domains, c.permits, c.allocator, c.requests, c.lonePolls, c.reports)
 	c.intake = &intake{base: b}
-	c.sequencer = newSequencer(b, c.domains, c.permits, c.allocator, c.requests, c.poller, c.intake)
+	c.callbacks = &callbacks{base: b, requests: c.requests, reports: c.reports, orders: map[string]pushOrder{}}
+	c.sequencer = newSequencer(b, c.domains, c.permits, c.allocator, c.requests, c.poller, c.intake, c.callbacks)
+	c.callbacks.open(e.Store)
 	return c
 }
 
@@ -56,7 +59,7 @@ func (c *Corona) Next() time.Time {
 	next := c.poller.next()
 	for _, at := range [...]time.Time{
 		c.lonePolls.calendar.Next(), c.sequencer.calendar.Next(), c.reports.calendar.Next(), c.intake.calendar.Next(),
-		c.decideAt, c.permits.calendar.Next(), c.steward.next(),
+		c.decideAt, c.permits.calendar.Next(), c.steward.next(), c.callbacks.next(),
 	} {
 		next = env.Sooner(next, at)
 	}
@@ -73,6 +76,7 @@ func (c *Corona) Run(now time.Time) time.Time {
 	c.allocator.run(now, c.assignments.Len() > 0)
 	c.permits.run(now)
 	c.steward.run(now)
+	c.callbacks.run(now)
 	c.poller.checkOverdue(now)
 	return c.Next()
 }
@@ -221,6 +225,12 @@ func (c *Corona) take(key overlay.ID, from env.PeerID, m *coronapb.Message) {
 	case *coronapb.Message_ItemChunk:
 		if l != nil {
 			c.intake.onItemChunk(l, from, b.ItemChunk)
+		}
+	case *coronapb.Message_PushOrder:
+		c.callbacks.onOrder(from, b.PushOrder)
+	case *coronapb.Message_PushStatus:
+		if l != nil {
+			c.sequencer.pushes.onStatus(l, from, b.PushStatus)
 		}
 	case *coronapb.Message_ItemRequest:
 		c.reports.onItemRequest(from, b.ItemRequest)

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/corona/coronapb"
+	"tidings/corona/websub"
 	"tidings/difference"
 	"tidings/internal/feed"
 	"tidings/internal/wire"
@@ -44,6 +45,7 @@ func FuzzState(f *testing.F) {
 func FuzzNote(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(note{valid: validators{`"1"`, "Mon, 02 Mar 2026 09:00:00 GMT", "http://a.example/"}, interval: time.Hour, fails: 3, weight: 2}.append())
+	f.Add(note{push: pushing{topic: websub.Topic{Hub: "http://hub.example/", URL: "http://a.example/"}, member: "somebody", trusted: true}}.append())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n, ok := parseNote(b)
 		if !ok {
@@ -129,7 +131,7 @@ func FuzzObservation(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		l := newLab(t)
 		l.origins[url] = serves(rss("A", "", "one"))
-		p := l.poller(Config{})
+		p := l.poller(Config{Callbacks: "http://node.example/websub/"})
 		log := p.lead(url, nil)
 		l.run(time.Minute, p)
 		raw := p.signer.Sign(wire.DomainObservation, b).Raw
@@ -169,6 +171,8 @@ func FuzzMessage(f *testing.F) {
 		{Body: &coronapb.Message_ItemRequest{ItemRequest: &coronapb.ItemRequest{Key: k[:], Nonce: 7, Items: []uint32{0, 1}}}},
 		{Body: &coronapb.Message_ItemChunk{ItemChunk: &coronapb.ItemChunk{Key: k[:], Nonce: 7, Size: 9, Data: []byte("delta")}}},
 		l.poller(Config{}).reports.signStatus(k, State{Kind: coronapb.State_LIMITED, Polled: l.now, Next: l.now.Add(1)}, false),
+		{Body: &coronapb.Message_PushOrder{PushOrder: &coronapb.PushOrder{Key: k[:], Url: url, Hub: "http://hub.example/", Topic: url}}},
+		{Body: &coronapb.Message_PushStatus{PushStatus: &coronapb.PushStatus{Key: k[:], Kind: coronapb.PushStatus_SUBSCRIBED, Hint: true}}},
 		(&snapshot{valid: r.valid, fingerprints: fingerprintsOf(doc), digest: digest(fingerprintsOf(doc))}).message(k, 7, time.Hour, 0),
 	} {
 		f.Add(wire.Encode(b))

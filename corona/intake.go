@@ -135,11 +135,11 @@ func (in *intake) timely(l *leaderState, poller env.PeerID, sentAt time.Time, ti
 	return true
 }
 
-// mayReport says whether a node may report changes of a channel that is led here. A member of the
-// leaf set may. A node beyond it could be anybody with a suitable id, so it must show the ticket
+// mayReport says whether a node may report changes of a channel that is led here. The member that subscribes at its hub
+// may, and a member of the leaf set. A node beyond it could be anybody with a suitable id, so it must show the ticket
 // that the sequencer gives only to the channel's pollers.
 func (in *intake) mayReport(l *leaderState, id overlay.ID, ticket uint64) bool {
-	return in.couldPoll(id, l) && (in.node.Leaf().Covers(id) || ticket == l.ticket)
+	return l.push.member != "" && id == in.node.IDOf(l.push.member) || in.couldPoll(id, l) && (in.node.Leaf().Covers(id) || ticket == l.ticket)
 }
 
 // makeTicket makes a ticket that nobody else can guess.

@@ -48,6 +48,10 @@ func parse(body []byte) (*coronapb.Message, overlay.ID, error) {
 		if key, what = b.Status.Key, ""; len(b.Status.Status) > maxStatus || len(b.Status.Record) > overlay.MaxRecord {
 			what = "report"
 		}
+	case *coronapb.Message_PushOrder:
+		key, what = b.PushOrder.Key, breaksPushOrder(b.PushOrder)
+	case *coronapb.Message_PushStatus:
+		key, what = b.PushStatus.Key, breaksPushStatus(b.PushStatus)
 	case *coronapb.Message_Politeness:
 		if what = breaksPoliteness(b.Politeness); what == "" {
 			return m, overlay.ID{}, nil
@@ -120,7 +124,7 @@ func breaksStatus(m *coronapb.PollStatus) string {
 const maxLevel = 1 << 9
 
 func breaksState(m *coronapb.State) string {
-	if len(m.GetDetail()) > maxDetail || len(m.GetWhy()) > maxWhy || len(m.GetMoved()) > maxMoved ||
+	if len(m.GetDetail()) > maxDetail || len(m.GetWhy()) > maxWhy || len(m.GetMoved()) > maxMoved || len(m.GetHub()) > maxMoved || len(m.GetHubFault()) > maxDetail ||
 		max(m.GetSinceMs(), m.GetPolledMs(), m.GetNextMs()) > wire.MaxMillis || m.GetPollers() > maxPollers || m.GetBudget() > maxPollers || m.GetLevel() > maxLevel {
 		return "state"
 	}
@@ -143,7 +147,7 @@ func validatorsFrom(m *coronapb.Validators) validators {
 func (r *observation) message(key overlay.ID, of []fingerprint) *coronapb.Observation {
 	h := r.f.Hints
 	return &coronapb.Observation{
-		Key: key[:], Valid: r.valid.wire(), Fingerprints: appendFingerprints(nil, of), HandedOver: r.handedOver, Partial: r.partial,
+		Key: key[:], Valid: r.valid.wire(), Fingerprints: appendFingerprints(nil, of), HandedOver: r.handedOver, Partial: r.partial, Pushed: r.pushed,
 		Facts: &coronapb.Facts{
 			TtlMs: uint64(h.TTL.Milliseconds()), PeriodMs: uint64(h.Period.Milliseconds()), MaxAgeMs: uint64(r.maxAge.Milliseconds()),
 			SkipHours: h.SkipHours, SkipDays: uint32(h.SkipDays),
@@ -157,7 +161,7 @@ func observationFrom(m *coronapb.Observation, of []fingerprint) observation {
 	t := m.Facts
 	r := observation{
 		valid: validatorsFrom(m.Valid), maxAge: span(t.GetMaxAgeMs()), moved: t.GetMoved(), private: t.GetPrivate(),
-		size: int(min(t.GetSize(), feed.MaxDocument)), handedOver: m.HandedOver, partial: m.Partial,
+		size: int(min(t.GetSize(), feed.MaxDocument)), handedOver: m.HandedOver, partial: m.Partial, pushed: m.HandedOver && m.Pushed,
 		f: &feed.Feed{
 			Hints:   feed.Hints{TTL: span(t.GetTtlMs()), Period: span(t.GetPeriodMs()), SkipHours: t.GetSkipHours(), SkipDays: uint8(t.GetSkipDays())},
 			Omitted: t.GetLacks(), Items: make([]feed.Item, len(of)),

@@ -155,6 +155,9 @@ func (mo *monitor) setState(l *leaderState, s State, now time.Time) {
 	if same {
 		s.Since = l.state.Since
 	}
+	if s.Hub, s.HubFault = "", l.push.fault; l.push.pushed() {
+		s.Hub = l.push.hub()
+	}
 	if was := l.state.Readers; (s.Readers-was)*16 <= was && (was-s.Readers)*16 <= was {
 		s.Readers = was // too small a change for a message
 	}
@@ -162,7 +165,7 @@ func (mo *monitor) setState(l *leaderState, s State, now time.Time) {
 	switch {
 	case !same:
 		urgency = AtOnce
-	case s.Readers != l.state.Readers, differMuch(float64(s.Pollers), float64(l.state.Pollers)),
+	case s.Readers != l.state.Readers, s.Hub != l.state.Hub, s.HubFault != l.state.HubFault, differMuch(float64(s.Pollers), float64(l.state.Pollers)),
 		s.Lag > 2*l.state.Lag || l.state.Lag > 2*s.Lag, s.Kind != coronapb.State_OK && now.Sub(l.stateSentAt) >= minStateGap:
 		urgency = Soon
 	}

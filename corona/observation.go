@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"tidings/corona/websub"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay"
@@ -24,7 +25,9 @@ type observation struct {
 	private    bool          // the origin has a private address
 	size       int           // of the document, in bytes
 	partial    bool          // f is a partial document, completed by the items of the snapshot before it
-	handedOver bool          // no document, but items that a node found while it was cut off
+	handedOver bool          // no document, but items that a node found while it was cut off, or
+	pushed     bool          // that the channel's hub has sent
+	topic      websub.Topic  // hub and topic that the document names, if this node has fetched it
 }
 
 // detail says what readers lack of a document.

@@ -1,6 +1,7 @@
 package corona
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -36,6 +37,9 @@ func (sq *sequencer) takeObservation(l *leaderState, from env.Peer, r observatio
 	}
 	delete(l.failing, from.ID)
 	l.fails, l.maxAge = 0, r.maxAge
+	if from.ID == "" && r.f != nil {
+		sq.pushes.named(l, r.topic, now)
+	}
 	if from.ID == "" && !l.known.Empty() { // the first document is large, and fetched in full only once
 		weight := min(l.interval.Seconds()/(costDecay*sq.cfg.MaintenanceInterval.Seconds()), maxWeight)
 		l.meanBytes += weight * (float64(r.size) - l.meanBytes)
@@ -114,7 +118,9 @@ func (sq *sequencer) takeChanges(l *leaderState, from env.Peer, r observation, n
 		} else if valid == l.valid {
 			l.known.SightLatest()
 		}
-		sq.setValidators(l, valid, l.fingerprints)
+		if l.page || l.valid != (validators{}) { // otherwise the request was made before takeHanded forgot them
+			sq.setValidators(l, valid, l.fingerprints)
+		}
 		return true
 	}
 	shown := fingerprintsOf(f)
@@ -125,6 +131,7 @@ func (sq *sequencer) takeChanges(l *leaderState, from env.Peer, r observation, n
 	l.hideCounters(shown)
 	behind := l.known.IsBehind(f)
 	d := sq.diff(l, from, f, behind, now)
+	sq.pushes.polled(l, d, from.ID == "", now)
 	l.known.Touch(f)
 	if d.Empty() {
 		sq.stats.Unchanged++
@@ -253,7 +260,7 @@ func (sq *sequencer) setValidators(l *leaderState, valid validators, shown []fin
 func (sq *sequencer) accept(l *leaderState, from env.Peer, r observation, nonce uint64, now time.Time) {
 	switch {
 	case r.handedOver || r.partial:
-		sq.takeHanded(l, from, r, func() {
+		sq.takeHanded(l, from, r, now, func() {
 			if from.ID != "" {
 				sq.send(from, env.Control, l.snapshotMessage(nonce, sq.clock.Now()))
 			}
@@ -293,22 +300,33 @@ func (sq *sequencer) answerAll(l *leaderState) {
 	l.waiters = nil
 }
 
-// takeHanded takes items that a node found while it was cut off, or those of a partial document. The
-// origin may no longer show them, or shows others, too, so the sequencer learns nothing about the feed's
-// document from them: its own next poll of the document goes on as before. It calls answer when the log
-// holds them.
-func (sq *sequencer) takeHanded(l *leaderState, from env.Peer, r observation, answer func()) {
+// takeHanded takes items that a node found while it was cut off, those that a hub has sent, or those of a partial document.
+// The origin may no longer show them, or shows others, too, so the sequencer learns nothing about the feed's document from
+// them: its own next poll of the document goes on as before. It calls answer when the log holds them.
+func (sq *sequencer) takeHanded(l *leaderState, from env.Peer, r observation, now time.Time, answer func()) {
 	if l.page || l.known.Suspicious(r.f) != "" {
+		if r.pushed {
+			sq.pushes.hint(l, now)
+		}
 		return
 	}
 	l.known.Recognise(r.f)
 	d := l.known.Diff(r.f)
 	d.Head = nil
+	if r.pushed && l.push.member == cmp.Or(from.ID, sq.node.Self().Peer.ID) {
+		defer sq.pushes.delivered(l, d, now)
+	}
 	switch {
 	case d.Empty() && r.partial && l.inFlight > 0: // the poller reports them again
 	case d.Empty():
 		answer()
 	case sq.handOver(l, d, r.f, answer): // otherwise the node offers them again
+		// The validators are those of a document without these items: "not modified" would hide that the origin takes them back.
+		l.valid = validators{}
+		sq.note(l)
+		if d := sq.poller.assignments.Get(l.key); d != nil {
+			d.setSnapshot(l.snapshot(), l.limitedUntil)
+		}
 		sq.stats.Items += uint64(len(d.Changes))
 		if r.partial {
 			sq.stats.Updates++

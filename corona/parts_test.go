@@ -175,7 +175,7 @@ func TestAnAllocatorKeepsItsDecisionWithoutTheOthers(t *testing.T) {
 	for i, readers := range []int{2, 18} {
 		x.channels = append(x.channels, allocated{
 			&channelBudget{key: overlay.ID{byte(i)}, domain: ds.refer("a.example", false)},
-			&allocation{pollers: 1}, &estimates{}, readers, 30 * time.Minute,
+			&allocation{pollers: 1}, &estimates{}, readers, 30 * time.Minute, false,
 		})
 	}
 	a.startDecisions(w.now)
@@ -369,7 +369,7 @@ func TestASequencerCommitsAfterTheLastChange(t *testing.T) {
 		b, r := l.parts(Config{Network: "lab"})
 		po, rq := l.poll(b, r)
 		po.allocator.aggregate = &others{}
-		sq := newSequencer(b, po.domains, po.permits, po.allocator, rq, po, &intake{base: b})
+		sq := newSequencer(b, po.domains, po.permits, po.allocator, rq, po, &intake{base: b}, &callbacks{base: b})
 		k := key("http://a.example/")
 		sq.Lead(k, "http://a.example/", 1, new(difference.Known), nil)
 		for _, doc := range []string{rss("A", "", "one"), rss("A", "", "one", "two")} {

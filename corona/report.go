@@ -71,7 +71,7 @@ type reports struct {
 func (rs *reports) keep(key overlay.ID, r observation, d *assignment, now time.Time) {
 	w := &pendingReport{nonce: rs.rand.Uint64(), key: key, observation: r, fingerprints: fingerprintsOf(r.f), since: now}
 	for _, old := range rs.pending {
-		if old.key == key {
+		if old.key == key && !r.pushed && !old.pushed {
 			rs.drop(old) // the new document replaces it
 			break
 		}

@@ -21,8 +21,8 @@ type requests struct {
 
 // request is a request to an origin that has no answer yet.
 type request struct {
-	url    string
-	offers bool // what the address offers in place of a feed is asked for as well
+	url    string // of the channel; "": the answer is no document
+	offers bool   // what the address offers in place of a feed is asked for as well
 	then   func(h env.Handle, a env.Answer, r observation, verdict State, now time.Time)
 }
 
@@ -72,7 +72,7 @@ func (rq *requests) read(p request, memory *page.Tracker, h env.Handle, a env.An
 		verdict.Since, verdict.Polled = now, now
 		p.then(h, a, r, verdict, now)
 	}
-	if !a.HasDocument() || len(a.Body) == 0 {
+	if !a.HasDocument() || len(a.Body) == 0 || p.url == "" {
 		done()
 		return
 	}
@@ -82,6 +82,9 @@ func (rq *requests) read(p request, memory *page.Tracker, h env.Handle, a env.An
 			err = r.readPage(p.url, a, memory, p.offers, began)
 		} else if r.f, err = ReadFeed(address, a); err != nil && p.offers {
 			r.offer = offerOf(a)
+		}
+		if err == nil {
+			r.topic = topicOf(a, r.f, isPage)
 		}
 	}, done)
 }

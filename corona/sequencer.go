@@ -9,6 +9,7 @@ import (
 
 	"tidings/corona/coronapb"
 	"tidings/difference"
+	"tidings/honeycomb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay"
@@ -26,15 +27,22 @@ type sequencer struct {
 	poller    *poller
 	intake    *intake
 	monitor   *monitor
+	pushes    *pushes
 
 	leaders  map[overlay.ID]*leaderState
 	calendar env.Calendar[overlay.ID] // upkeep
 }
 
-func newSequencer(b *base, ds *domains, ps *permits, a *allocator, rq *requests, po *poller, in *intake) *sequencer {
+func newSequencer(b *base, ds *domains, ps *permits, a *allocator, rq *requests, po *poller, in *intake, cb *callbacks) *sequencer {
 	sq := &sequencer{base: b, domains: ds, permits: ps, allocator: a, requests: rq, poller: po, intake: in, leaders: map[overlay.ID]*leaderState{}}
 	sq.monitor = &monitor{base: b, permits: ps, polls: func(key overlay.ID) bool { return po.assignments.Get(key) != nil }, fetch: sq.fetchNow, order: sq.order}
-	ps.up, a.up, po.up, in.accept, in.verify = sq, sq, sq, sq.accept, sq.verify
+	sq.pushes = &pushes{base: b, callbacks: cb, allocator: a, monitor: sq.monitor, fetch: sq.fetchNow, order: sq.order, setInterval: sq.setInterval}
+	cb.status = func(key overlay.ID, m *coronapb.PushStatus) {
+		if l := sq.leaders[key]; l != nil {
+			sq.pushes.onStatus(l, b.node.Self().Peer.ID, m)
+		}
+	}
+	ps.up, a.up, po.up, cb.up, in.accept, in.verify = sq, sq, sq, sq, sq.accept, sq.verify
 	return sq
 }
 
@@ -86,6 +94,7 @@ func (sq *sequencer) Lead(key overlay.ID, url string, epoch uint64, known *diffe
 			l.valid, first = validators{}, true
 		}
 		sq.permits.inheritGrant(&l.channelBudget, n.grant, now)
+		sq.pushes.inherit(l, n.push, now)
 	}
 	if d := sq.poller.assignments.Get(key); d != nil {
 		d.led = true
@@ -96,6 +105,9 @@ func (sq *sequencer) Lead(key overlay.ID, url string, epoch uint64, known *diffe
 	sq.permits.join(&l.channelBudget, now)
 	if first {
 		sq.fetchNow(l, now)
+	}
+	if l.push.pushed() {
+		sq.setInterval(l, nil)
 	}
 	l.desiredPollers = max(l.inherited.pollers, 1)
 	sq.order(l, l.desiredPollers, now)
@@ -164,27 +176,6 @@ func (sq *sequencer) fetchNow(l *leaderState, now time.Time) {
 		URL: url, Robots: l.page, Subscribers: sq.readers(l),
 		ETag: l.valid.etag, LastModified: l.valid.lastModified, ValidatedURL: l.valid.url,
 	})
-}
-
-// confirmAtOnce is the number of pollers from which on news is confirmed at once, because three requests for each update
-// cost little beside the polls.
-const confirmAtOnce = 10
-
-// PollSoon returns how many nodes, the first in the wedge of a channel that this node leads, poll it anyway, so that they
-// need not fetch its document only to confirm what another one has found.
-func (sq *sequencer) PollSoon(key overlay.ID) int {
-	if l := sq.leaders[key]; l != nil && l.pollers < confirmAtOnce {
-		return l.pollers
-	}
-	return 0
-}
-
-// Looking notes that so many nodes fetch the document of a channel that this node leads only to confirm news. Their
-// requests count as load.
-func (sq *sequencer) Looking(key overlay.ID, nodes int) {
-	if l := sq.leaders[key]; l != nil && nodes > 0 {
-		l.looks.add(nodes, sq.clock.Now())
-	}
 }
 
 // noteAddress notes whether a response for a channel came from a private address.
@@ -304,6 +295,7 @@ func (sq *sequencer) upkeep(l *leaderState, now time.Time) {
 			sq.allocator.decideSoon(now)
 		}
 		sq.monitor.forgetFailing(l, now)
+		sq.pushes.upkeep(l, now)
 	}
 	if !idle && sq.cfg.ExemptPrivate && !l.domain.privateKnown && l.fetching == 0 && now.Sub(l.fetchedAt) > l.interval {
 		sq.fetchNow(l, now) // a new sequencer that does not poll learns from a response whether the domain is exempt
@@ -319,8 +311,11 @@ func (sq *sequencer) upkeep(l *leaderState, now time.Time) {
 // order tells a channel's wedge the number of pollers and their parameters, if either has changed.
 // The permit of the channel bounds the number.
 func (sq *sequencer) order(l *leaderState, pollers int, now time.Time) {
-	if most := sq.permits.pollerLimit(l.domain, l.permit, sq.readers(l), l.interval); most > 0 {
+	if most := sq.permits.pollerLimit(l.domain, l.permit, sq.readers(l), cmp.Or(l.unpushed, l.interval)); most > 0 {
 		pollers = min(pollers, most)
+	}
+	if l.push.pushed() {
+		pollers = min(pollers, 1)
 	}
 	if l.state.Kind == coronapb.State_GONE {
 		pollers = min(pollers, 1) // one node finds out as well as many whether it is back
@@ -358,8 +353,8 @@ func (sq *sequencer) enlist(key overlay.ID, pollers int, now time.Time) {
 func (sq *sequencer) active() []allocated {
 	of := make([]allocated, 0, len(sq.leaders))
 	for _, l := range sq.leaders {
-		if l.pollers > 0 {
-			of = append(of, allocated{&l.channelBudget, &l.allocation, &l.estimates, sq.readers(l), l.interval})
+		if l.pollers > 0 && !(l.push.pushed() && sq.cfg.Objective == honeycomb.Fast) { // Fast would make up for the rare polls with more polls of others
+			of = append(of, allocated{&l.channelBudget, &l.allocation, &l.estimates, sq.readers(l), l.interval, l.push.pushed()})
 		}
 	}
 	slices.SortFunc(of, func(a, b allocated) int { return bytes.Compare(a.key[:], b.key[:]) })
@@ -372,7 +367,7 @@ func (sq *sequencer) demand(key overlay.ID) (readers int, interval time.Duration
 	if l == nil || l.pollers == 0 {
 		return 0, 0, 0, false
 	}
-	return sq.readers(l), l.interval, l.pollBytes(), true
+	return sq.readers(l), cmp.Or(l.unpushed, l.interval), l.pollBytes(), true
 }
 
 // granted implements claimant. It tells the pollers of the grant.
@@ -474,6 +469,10 @@ func (sq *sequencer) setInterval(l *leaderState, f *feed.Feed) {
 	l.desiredInterval = interval
 	if p := l.permit; p != nil && p.interval > interval {
 		interval, why = p.interval, "the budget of "+l.domain.name
+	}
+	l.unpushed = interval
+	if pushed, by, ok := sq.pushes.interval(l); ok && pushed > interval {
+		interval, why = pushed, by
 	}
 	l.interval, l.why = interval.Truncate(time.Millisecond), why // orders have milliseconds
 }

@@ -32,6 +32,8 @@ type State struct {
 	Interval time.Duration // between two polls of one node; 0: not known
 	Level    int           // polling level that the wedge reaches, plus one; 0: wedges have no levels
 	Budget   int           // pollers that the domain's stewards allow; 0: no limit
+	Hub      string        // that pushes the channel's news, so that it is hardly polled; empty: none
+	HubFault string        // why the channel's hub is not relied on; empty: it is, or there is none
 	// Lag is the mean time between the date of an item and its detection; 0: not known.
 	Lag time.Duration
 }
@@ -91,7 +93,7 @@ func (s State) wire() *coronapb.State {
 		Kind: s.Kind, Detail: truncate(s.Detail, maxDetail), SinceMs: millis(s.Since), PolledMs: millis(s.Polled),
 		NextMs: millis(s.Next), Why: truncate(s.Why, maxWhy), Moved: truncate(s.Moved, maxMoved), Readers: uint32(s.Readers),
 		Pollers: uint32(s.Pollers), IntervalMs: uint64(s.Interval.Milliseconds()), Level: uint32(s.Level), LagMs: uint64(s.Lag.Milliseconds()),
-		Budget: uint32(s.Budget),
+		Budget: uint32(s.Budget), Hub: truncate(s.Hub, maxMoved), HubFault: truncate(s.HubFault, maxDetail),
 	}
 }
 
@@ -112,7 +114,7 @@ func stateFrom(m *coronapb.State) State {
 		Kind: m.GetKind(), Detail: m.GetDetail(), Since: timeOf(m.GetSinceMs()), Polled: timeOf(m.GetPolledMs()),
 		Next: timeOf(m.GetNextMs()), Why: m.GetWhy(), Moved: m.GetMoved(), Readers: int(m.GetReaders()),
 		Pollers: int(m.GetPollers()), Interval: span(m.GetIntervalMs()), Level: int(m.GetLevel()), Lag: span(m.GetLagMs()),
-		Budget: int(m.GetBudget()),
+		Budget: int(m.GetBudget()), Hub: m.GetHub(), HubFault: m.GetHubFault(),
 	}
 }
 
@@ -158,6 +160,7 @@ type note struct {
 	private    bool
 	marks      string // of a page, from page.Tracker
 	move       move
+	push       pushing
 }
 
 const (
@@ -172,7 +175,7 @@ func (n note) append() []byte {
 		Etag: v.Etag, LastModified: v.LastModified, FinalUrl: v.FinalUrl,
 		IntervalMs: uint64(n.interval.Milliseconds()), State: n.State.wire(), Weight: uint32(n.weight), Fails: uint32(min(n.fails, maxFails)),
 		Pollers: uint32(n.pollers), RefMs: millis(n.ref), UpdateRate: n.updateRate.wire(), MeanBytes: uint64(n.meanBytes),
-		Grant: []byte(n.grant), Private: n.private, Marks: []byte(n.marks), Moved: n.move.to, MovedMs: millis(n.move.since),
+		Grant: []byte(n.grant), Private: n.private, Marks: []byte(n.marks), Moved: n.move.to, MovedMs: millis(n.move.since), Push: n.push.wire(),
 	})
 }
 
@@ -189,7 +192,7 @@ func parseNote(b []byte) (note, bool) {
 		interval: span(m.IntervalMs),
 		fails:    int(m.Fails), weight: int(m.Weight), pollers: int(m.Pollers), ref: timeOf(m.RefMs),
 		updateRate: updateRateFrom(m.UpdateRate), meanBytes: float64(min(m.MeanBytes, feed.MaxDocument)), grant: string(m.Grant), private: m.Private, marks: string(m.Marks),
-		move: move{m.Moved, timeOf(m.MovedMs)},
+		move: move{m.Moved, timeOf(m.MovedMs)}, push: pushingFrom(m.Push),
 	}, true
 }
 

@@ -318,7 +318,7 @@ func (ce *certifier) request(c *channel, owners []env.PeerID, open []openItem) {
 		if len(lacking) == 0 {
 			continue
 		}
-		look := c.leader.requests == 0 && soon <= i && i < needed || c.leader.requests == lookAgain
+		look := soon >= 0 && (c.leader.requests == 0 && soon <= i && i < needed || c.leader.requests == lookAgain)
 		if look {
 			looking++
 		}

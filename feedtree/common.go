@@ -57,8 +57,11 @@ type Application interface {
 	Interval(state []byte) (interval time.Duration, ok bool)
 
 	// PollSoon returns how many of the owners of a feed that this node leads, the first in its wedge, poll it anyway so
-	// that they need not look.
+	// that they need not look. It is negative if none is to look now, because the feed's hub pushes its news.
 	PollSoon(key overlay.ID) int
+
+	// Pushed says whether the news of a feed that this node owns comes from a hub, according to the feed's record.
+	Pushed(key overlay.ID) bool
 
 	// Looking says that so many nodes fetch the document of a feed that this node leads only to confirm news: owners that
 	// were asked, or readers that compare the log with the origin.

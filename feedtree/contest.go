@@ -53,6 +53,9 @@ const (
 	// unaskedIntervals is the number of polling intervals after which an owner looks for an item that it was not asked to
 	// look for: longer than an honest sequencer waits before it asks all owners to look.
 	unaskedIntervals = 2
+	// pushedLookGap is the time between two such looks of an owner at a feed whose news a hub pushes. Otherwise these looks
+	// would be more requests than the polls that the hub saves.
+	pushedLookGap = 24 * time.Hour
 	// maxTold is how often an owner tells the sequencer of a contest that the log lacks, in equal intervals before it bars it: a
 	// message may be lost, and the log may have no room.
 	maxTold = 4
@@ -142,7 +145,9 @@ func (ct *contests) look(key overlay.ID, url string, r *sightRecord, now time.Ti
 	if slices.ContainsFunc(r.wanted, func(w wantedSight) bool {
 		return now.Sub(w.since) > unaskedIntervals*ct.cfg.PollInterval && r.at.Before(w.since.Add(ct.contestAfter()))
 	}) {
-		ct.witnesses.look(key, url, r)
+		if now.Sub(r.lookedAt) > pushedLookGap || !ct.app.Pushed(key) {
+			ct.witnesses.look(key, url, r)
+		}
 	}
 }
 

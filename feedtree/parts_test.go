@@ -44,6 +44,7 @@ func (b *bench) Looking(overlay.ID, int)                    {}
 func (b *bench) Contested(overlay.ID, []difference.Version) {}
 func (b *bench) Interval([]byte) (time.Duration, bool)      { return b.cfg.PollInterval, true }
 func (b *bench) PollSoon(overlay.ID) int                    { return 0 }
+func (b *bench) Pushed(overlay.ID) bool                     { return false }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()

@@ -28,6 +28,10 @@ type Config struct {
 	// joinTimeout. If several nodes have it, several networks exist until these meet.
 	Founder bool
 
+	// Callbacks says in the node's record, once it is a member, that the hubs of feeds can call it at a public address.
+	// Default false.
+	Callbacks bool
+
 	// DialBackTimeout is the time that a node waits to be dialled back before it attaches as a
 	// client, at least 1 s. Default 10 s. With a longer time, a node that nobody can reach joins
 	// later; with a shorter one, a slow dial turns a reachable node into a client for a while.

@@ -318,7 +318,7 @@ func FuzzIdentity(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again := in.newRecord(node, c.Peer.Addrs, today, c.Member, place{c.Block, int(slot), certificate})
+		again := in.newRecord(node, c.Peer.Addrs, today, c.Member, place{block: c.Block, slot: int(slot), certificate: certificate})
 		if again.ID != c.ID || again.Member != c.Member {
 			t.Errorf("%+v is %+v", c, again)
 		}

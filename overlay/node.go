@@ -85,6 +85,7 @@ type Node struct {
 func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node {
 	b := &base{
 		cfg: cfg.withDefaults(), clock: e.Clock, net: e.Network, rand: e.Rand, log: e.Log, records: cfg.Records, started: e.Clock.Now(),
+		place: place{callbacks: cfg.Callbacks},
 	}
 	if b.records == nil {
 		b.records = NewRecords(cfg.Network, verify, ownRecords)

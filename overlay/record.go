@@ -33,6 +33,8 @@ type Contact struct {
 	Member bool   // true: it was dialled back; false: it is a client
 	Raw    []byte // the signed envelope, passed on unchanged
 
+	Callbacks bool // of a member: the hubs of feeds can call it at a public address
+
 	// Block is the block of addresses that the id of a member is made of, in a network of address ids;
 	// otherwise the zero value.
 	Block netip.Prefix
@@ -40,8 +42,9 @@ type Contact struct {
 	certificate *Certificate
 }
 
-// A place is what the id of a node is made of, besides its key.
+// A place is what the id of a node is made of, besides its key, and what else its record says of it as a member.
 type place struct {
+	callbacks   bool         // hubs can call the node
 	block       netip.Prefix // network of address ids
 	slot        int
 	certificate []byte // network of certificates
@@ -57,9 +60,9 @@ func (in *identities) newRecord(s *wire.Signer, addrs []string, issued time.Time
 		m.Addresses = append(m.Addresses, []byte(a))
 	}
 	if member {
-		m.Slot, m.Certificate = uint32(of.slot), of.certificate
+		m.Slot, m.Certificate, m.Callbacks = uint32(of.slot), of.certificate, of.callbacks
 	}
-	c := &Contact{Peer: env.Peer{ID: s.PeerID(), Addrs: addrs}, Issued: m.IssuedMs, Member: member}
+	c := &Contact{Peer: env.Peer{ID: s.PeerID(), Addrs: addrs}, Issued: m.IssuedMs, Member: member, Callbacks: m.Callbacks}
 	if err := in.identify(c, m); err != nil {
 		return in.newRecord(s, addrs, issued, false, place{})
 	}
@@ -128,6 +131,8 @@ func (in *identities) openRecord(raw []byte) (*Contact, error) {
 		Issued: m.IssuedMs,
 		Member: m.Member,
 		Raw:    signed.Raw,
+
+		Callbacks: m.Member && m.Callbacks,
 	}
 	for _, a := range m.Addresses {
 		if len(a) > maxAddress {

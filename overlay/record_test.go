@@ -29,6 +29,19 @@ func TestRecordSurvivesEncoding(t *testing.T) {
 	}
 }
 
+// Only a member can say that hubs can call it.
+func TestRecordSaysWhetherHubsCanCall(t *testing.T) {
+	l := newLab(t)
+	in := identitiesOf(l.network.Name, nil)
+	for _, member := range []bool{true, false} {
+		c := in.newRecord(l.actor(1).signer, []string{"one"}, l.now, member, place{callbacks: true})
+		got, err := openRecord(l.network.Name, wire.NewVerifier(l.hash), c.Raw)
+		if err != nil || got.Callbacks != member || c.Callbacks != member {
+			t.Errorf("member %v: %v of its own, %v of others, %v", member, c.Callbacks, got.Callbacks, err)
+		}
+	}
+}
+
 // Other nodes accept a node's record, however many and however long its addresses are.
 func TestOwnRecordIsWithinItsBounds(t *testing.T) {
 	l := newLab(t)

@@ -16,6 +16,9 @@ func (c Channel) PollingFacts() (facts []string) {
 	if c.Rank != nil && c.Pollers > 0 && *c.Rank >= c.Pollers { // of an order that is being replaced
 		c.Rank, c.PhaseS = nil, nil
 	}
+	if c.PushedBy != "" {
+		add("pushed by %s", c.PushedBy)
+	}
 	if c.Pollers > 0 && !alone {
 		budget := ""
 		if c.Budget != nil {

@@ -21,6 +21,7 @@ func TestPollingFactsLeaveOutWhatIsUnknown(t *testing.T) {
 			"8 nodes poll it (at most 12) · this node is number 3 of them, 7 min 30 s after the first · 5 nodes keep its log · " +
 				"average delay of new items: 113 s expected, 2 min 11 s observed",
 		},
+		{Channel{Pollers: 1, Polls: true, PushedBy: "hub.example"}, "pushed by hub.example · only this node polls it"},
 		{Channel{Pollers: 1, Budget: new(4), Polls: true, Rank: new(0), PhaseS: new(0.)}, "only this node polls it"},
 		{Channel{Polls: true, Rank: new(0), PhaseS: new(0.)}, "this node is number 1 of them"},
 		{Channel{Pollers: 2, Polls: true, Rank: new(2), PhaseS: new(450.)}, "2 nodes poll it · this node polls it"},

@@ -273,15 +273,20 @@ const (
 // have ended, with nil if ctx ended.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	limiter := newConnLimiter(l, s.gate.isProxy)
+	return serveHTTP(ctx, limiter, s, s.config.Log, "serve readers")
+}
+
+// serveHTTP answers requests on a listener until ctx ends. what says for errors what it does.
+func serveHTTP(ctx context.Context, limiter *connLimiter, handler http.Handler, log *slog.Logger, what string) error {
 	server := &http.Server{
-		Handler:           s,
+		Handler:           handler,
 		ReadHeaderTimeout: headerTime,
 		ReadTimeout:       bodyTime,
 		WriteTimeout:      writeTime,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
 		ConnState:         limiter.stateChanged,
-		ErrorLog:          slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ConnContext:       withConnOwner,
 
@@ -292,7 +297,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	select {
 	case err := <-served:
 		_ = server.Close() // the listener's error is returned
-		return fmt.Errorf("serve readers: %w", err)
+		return fmt.Errorf("%s: %w", what, err)
 	case <-ctx.Done():
 	}
 	// Requests in progress end with ctx. The grace period is for slow readers.
@@ -302,7 +307,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		_ = server.Close()
 	}
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve readers: %w", err)
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
 }

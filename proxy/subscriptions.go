@@ -103,9 +103,11 @@ type Channel struct {
 
 	LastPoll *time.Time `json:"last_poll"`
 	NextPoll *time.Time `json:"next_poll"`
-	Why      string     `json:"why"`    // the rule that set NextPoll
-	Budget   *int       `json:"budget"` // maximum number of pollers granted
-	Level    *float64   `json:"level"`  // Corona's polling level
+	Why      string     `json:"why"`                 // the rule that set NextPoll
+	PushedBy string     `json:"pushed_by,omitempty"` // host of the hub that pushes the channel's news, so that it is hardly polled
+	HubFault string     `json:"hub_fault,omitempty"` // why the channel's hub is not relied on, for people
+	Budget   *int       `json:"budget"`              // maximum number of pollers granted
+	Level    *float64   `json:"level"`               // Corona's polling level
 
 	State string     `json:"state"`
 	Error string     `json:"error"` // the problem, for people

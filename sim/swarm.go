@@ -61,6 +61,7 @@ type Peer struct {
 	diedAt        time.Time // time of the last crash
 	diskLost      bool      // the disk is lost, so the host does not come back
 
+	hubsCall    bool         // hubs reach it at the host of callbackBase
 	filterState *filterState // nil: the peer is not a filter
 }
 
@@ -162,6 +163,9 @@ func (s *Swarm) Grow(n int, pause time.Duration) {
 	}
 }
 
+// callbackBase is the address at which hubs reach a peer, if they do.
+func (p *Peer) callbackBase() string { return fmt.Sprintf("http://host%d.example/websub/", p.Index()) }
+
 // Start boots a peer and renews its subscriptions.
 func (p *Peer) Start() {
 	p.lives++
@@ -181,6 +185,9 @@ func (p *Peer) Start() {
 		if p.filterState != nil {
 			p.filterState.reset()
 			cfg.Firehose.Filter = true
+		}
+		if p.hubsCall {
+			cfg.Corona.Callbacks = p.callbackBase()
 		}
 		if p.swarm.config.Tune != nil {
 			p.swarm.config.Tune(&cfg)

@@ -157,6 +157,9 @@ func addDetails(table *table, c proxy.Channel, now time.Time) {
 		table.note(c.KeyChange+" ("+ago(c.PublisherSince, now)+")", keyChangeColour(c))
 	}
 	table.note(pollingFacts(c, now), faint)
+	if c.HubFault != "" {
+		table.note("polled, because its hub is not relied on: "+c.HubFault, faint)
+	}
 	table.note("address for readers: "+c.ReadURL, faint)
 }
 

@@ -26,6 +26,8 @@ type runCommand struct {
 	Data                string   `placeholder:"DIR" help:"Data directory (${data})."`
 	HTTP                string   `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Address at which the node serves feed readers, browsers and commands (${default}), or none."`
 	BaseURL             string   `name:"base-url" placeholder:"URL" help:"URL at which feed readers on other machines reach the node, such as http://nas.example:8190. Addresses for readers begin with it. Under this name the node serves feeds only."`
+	PublicURL           string   `name:"public-url" placeholder:"URL" help:"URL at which the hubs of feeds (WebSub) reach this node, such as https://node.example. The node then takes their notifications for its network."`
+	PublicListen        string   `default:"127.0.0.1:8191" placeholder:"HOST:PORT" help:"Address at which the node answers hubs (${default}) if --public-url is given. A reverse proxy passes their requests on to it. Nothing else of the node can be reached there."`
 	TrustedProxy        []string `placeholder:"ADDRESS" help:"IP address or network of a reverse proxy that may pass on requests of readers, such as 127.0.0.1. All requests from there count as requests of other machines, unless they are your own or carry the token. The proxy should add X-Forwarded-For. Requests of other proxies are refused. May be repeated."`
 	Listen              []string `placeholder:"MULTIADDR" help:"Address at which to listen for other nodes (port 4801 of all interfaces, QUIC and TCP). May be repeated."`
 	Bootstrap           []string `placeholder:"MULTIADDR" help:"Address of a node of the network to join, which that node prints after \"peer\". May be repeated."`
@@ -140,6 +142,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	d := daemon.DefaultConfig(dir)
 	d.HTTP = c.HTTP
 	d.BaseURL = c.BaseURL
+	d.PublicURL, d.PublicListen = c.PublicURL, c.PublicListen
 	d.TokenCopyDir = accessDir()
 	d.Listen = c.Listen
 	d.PortMap = !onlyLoopback(c.Listen)

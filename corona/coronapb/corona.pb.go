@@ -25,6 +25,58 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type PushStatus_Kind int32
+
+const (
+	PushStatus_ASKED      PushStatus_Kind = 0 // the hub has not confirmed the subscription yet
+	PushStatus_SUBSCRIBED PushStatus_Kind = 1
+	PushStatus_DENIED     PushStatus_Kind = 2 // the hub has refused it
+	PushStatus_FAILED     PushStatus_Kind = 3 // the hub could not be asked
+)
+
+// Enum value maps for PushStatus_Kind.
+var (
+	PushStatus_Kind_name = map[int32]string{
+		0: "ASKED",
+		1: "SUBSCRIBED",
+		2: "DENIED",
+		3: "FAILED",
+	}
+	PushStatus_Kind_value = map[string]int32{
+		"ASKED":      0,
+		"SUBSCRIBED": 1,
+		"DENIED":     2,
+		"FAILED":     3,
+	}
+)
+
+func (x PushStatus_Kind) Enum() *PushStatus_Kind {
+	p := new(PushStatus_Kind)
+	*p = x
+	return p
+}
+
+func (x PushStatus_Kind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (PushStatus_Kind) Descriptor() protoreflect.EnumDescriptor {
+	return file_corona_proto_enumTypes[0].Descriptor()
+}
+
+func (PushStatus_Kind) Type() protoreflect.EnumType {
+	return &file_corona_proto_enumTypes[0]
+}
+
+func (x PushStatus_Kind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use PushStatus_Kind.Descriptor instead.
+func (PushStatus_Kind) EnumDescriptor() ([]byte, []int) {
+	return file_corona_proto_rawDescGZIP(), []int{12, 0}
+}
+
 type State_Kind int32
 
 const (
@@ -85,11 +137,11 @@ func (x State_Kind) String() string {
 }
 
 func (State_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_corona_proto_enumTypes[0].Descriptor()
+	return file_corona_proto_enumTypes[1].Descriptor()
 }
 
 func (State_Kind) Type() protoreflect.EnumType {
-	return &file_corona_proto_enumTypes[0]
+	return &file_corona_proto_enumTypes[1]
 }
 
 func (x State_Kind) Number() protoreflect.EnumNumber {
@@ -98,7 +150,7 @@ func (x State_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use State_Kind.Descriptor instead.
 func (State_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{13, 0}
+	return file_corona_proto_rawDescGZIP(), []int{17, 0}
 }
 
 // Message travels between the sequencer and a poller, which learn each other's address from
@@ -112,6 +164,8 @@ type Message struct {
 	//	*Message_ItemChunk
 	//	*Message_Snapshot
 	//	*Message_Status
+	//	*Message_PushOrder
+	//	*Message_PushStatus
 	//	*Message_Politeness
 	Body          isMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
@@ -200,6 +254,24 @@ func (x *Message) GetStatus() *StatusReport {
 	return nil
 }
 
+func (x *Message) GetPushOrder() *PushOrder {
+	if x != nil {
+		if x, ok := x.Body.(*Message_PushOrder); ok {
+			return x.PushOrder
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetPushStatus() *PushStatus {
+	if x != nil {
+		if x, ok := x.Body.(*Message_PushStatus); ok {
+			return x.PushStatus
+		}
+	}
+	return nil
+}
+
 func (x *Message) GetPoliteness() *Politeness {
 	if x != nil {
 		if x, ok := x.Body.(*Message_Politeness); ok {
@@ -233,6 +305,14 @@ type Message_Status struct {
 	Status *StatusReport `protobuf:"bytes,5,opt,name=status,proto3,oneof"`
 }
 
+type Message_PushOrder struct {
+	PushOrder *PushOrder `protobuf:"bytes,6,opt,name=push_order,json=pushOrder,proto3,oneof"`
+}
+
+type Message_PushStatus struct {
+	PushStatus *PushStatus `protobuf:"bytes,7,opt,name=push_status,json=pushStatus,proto3,oneof"`
+}
+
 type Message_Politeness struct {
 	Politeness *Politeness `protobuf:"bytes,15,opt,name=politeness,proto3,oneof"` // between sequencers, stewards and pollers of one domain
 }
@@ -246,6 +326,10 @@ func (*Message_ItemChunk) isMessage_Body() {}
 func (*Message_Snapshot) isMessage_Body() {}
 
 func (*Message_Status) isMessage_Body() {}
+
+func (*Message_PushOrder) isMessage_Body() {}
+
+func (*Message_PushStatus) isMessage_Body() {}
 
 func (*Message_Politeness) isMessage_Body() {}
 
@@ -425,6 +509,7 @@ type Observation struct {
 	Ticket        uint64                 `protobuf:"fixed64,9,opt,name=ticket,proto3" json:"ticket,omitempty"`                           // from ChannelParams
 	HandedOver    bool                   `protobuf:"varint,10,opt,name=handed_over,json=handedOver,proto3" json:"handed_over,omitempty"` // no document, but items that a node found while it was cut off, with some that the log has
 	Partial       bool                   `protobuf:"varint,11,opt,name=partial,proto3" json:"partial,omitempty"`                         // the document had only what is new or changed; the other fingerprints are those of the snapshot before it
+	Pushed        bool                   `protobuf:"varint,12,opt,name=pushed,proto3" json:"pushed,omitempty"`                           // no document, but items that the channel's hub has sent; only with handed_over
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -532,6 +617,13 @@ func (x *Observation) GetHandedOver() bool {
 func (x *Observation) GetPartial() bool {
 	if x != nil {
 		return x.Partial
+	}
+	return false
+}
+
+func (x *Observation) GetPushed() bool {
+	if x != nil {
+		return x.Pushed
 	}
 	return false
 }
@@ -1087,6 +1179,346 @@ func (x *PollStatus) GetDeclined() bool {
 	return false
 }
 
+// PushOrder asks a member that hubs can call to subscribe at the hub of a channel. It is repeated as long as it is meant.
+type PushOrder struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Url           string                 `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`      // of the channel, canonical; at most 2 KiB
+	Hub           string                 `protobuf:"bytes,3,opt,name=hub,proto3" json:"hub,omitempty"`      // canonical; at most 2 KiB; empty: the member is to unsubscribe
+	Topic         string                 `protobuf:"bytes,4,opt,name=topic,proto3" json:"topic,omitempty"`  // canonical; at most 2 KiB
+	Renew         bool                   `protobuf:"varint,5,opt,name=renew,proto3" json:"renew,omitempty"` // the hub has failed: it is to be asked again
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PushOrder) Reset() {
+	*x = PushOrder{}
+	mi := &file_corona_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PushOrder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PushOrder) ProtoMessage() {}
+
+func (x *PushOrder) ProtoReflect() protoreflect.Message {
+	mi := &file_corona_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PushOrder.ProtoReflect.Descriptor instead.
+func (*PushOrder) Descriptor() ([]byte, []int) {
+	return file_corona_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *PushOrder) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *PushOrder) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *PushOrder) GetHub() string {
+	if x != nil {
+		return x.Hub
+	}
+	return ""
+}
+
+func (x *PushOrder) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *PushOrder) GetRenew() bool {
+	if x != nil {
+		return x.Renew
+	}
+	return false
+}
+
+// PushStatus answers a PushOrder, and says what has changed since.
+type PushStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Kind          PushStatus_Kind        `protobuf:"varint,2,opt,name=kind,proto3,enum=tidings.corona.PushStatus_Kind" json:"kind,omitempty"`
+	Detail        string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"` // what is wrong, for people; at most 256 bytes
+	Hint          bool                   `protobuf:"varint,4,opt,name=hint,proto3" json:"hint,omitempty"`    // something said that the document has changed, without proof: it may be worth a look
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PushStatus) Reset() {
+	*x = PushStatus{}
+	mi := &file_corona_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PushStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PushStatus) ProtoMessage() {}
+
+func (x *PushStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_corona_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PushStatus.ProtoReflect.Descriptor instead.
+func (*PushStatus) Descriptor() ([]byte, []int) {
+	return file_corona_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *PushStatus) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *PushStatus) GetKind() PushStatus_Kind {
+	if x != nil {
+		return x.Kind
+	}
+	return PushStatus_ASKED
+}
+
+func (x *PushStatus) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *PushStatus) GetHint() bool {
+	if x != nil {
+		return x.Hint
+	}
+	return false
+}
+
+// Push is what a sequencer knows of the hub of a channel.
+type Push struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hub           string                 `protobuf:"bytes,1,opt,name=hub,proto3" json:"hub,omitempty"`                          // at most 2 KiB
+	Topic         string                 `protobuf:"bytes,2,opt,name=topic,proto3" json:"topic,omitempty"`                      // at most 2 KiB
+	Member        []byte                 `protobuf:"bytes,3,opt,name=member,proto3" json:"member,omitempty"`                    // the member that subscribes, at most 64 bytes; empty: none
+	Trusted       bool                   `protobuf:"varint,4,opt,name=trusted,proto3" json:"trusted,omitempty"`                 // the hub delivers news before polls find them
+	HeardMs       uint64                 `protobuf:"fixed64,5,opt,name=heard_ms,json=heardMs,proto3" json:"heard_ms,omitempty"` // when it was last certain that the hub had left nothing out
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Push) Reset() {
+	*x = Push{}
+	mi := &file_corona_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Push) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Push) ProtoMessage() {}
+
+func (x *Push) ProtoReflect() protoreflect.Message {
+	mi := &file_corona_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Push.ProtoReflect.Descriptor instead.
+func (*Push) Descriptor() ([]byte, []int) {
+	return file_corona_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Push) GetHub() string {
+	if x != nil {
+		return x.Hub
+	}
+	return ""
+}
+
+func (x *Push) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *Push) GetMember() []byte {
+	if x != nil {
+		return x.Member
+	}
+	return nil
+}
+
+func (x *Push) GetTrusted() bool {
+	if x != nil {
+		return x.Trusted
+	}
+	return false
+}
+
+func (x *Push) GetHeardMs() uint64 {
+	if x != nil {
+		return x.HeardMs
+	}
+	return 0
+}
+
+// Subscription is what a member keeps of its subscription at a hub.
+type Subscription struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Channel       string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"` // address of the channel
+	Hub           string                 `protobuf:"bytes,2,opt,name=hub,proto3" json:"hub,omitempty"`
+	Topic         string                 `protobuf:"bytes,3,opt,name=topic,proto3" json:"topic,omitempty"`
+	Callback      string                 `protobuf:"bytes,4,opt,name=callback,proto3" json:"callback,omitempty"` // the address that the hub calls
+	Secret        string                 `protobuf:"bytes,5,opt,name=secret,proto3" json:"secret,omitempty"`
+	Pending       string                 `protobuf:"bytes,6,opt,name=pending,proto3" json:"pending,omitempty"`                  // mode that the hub may ask to confirm: subscribe, unsubscribe; empty: none
+	LeaseMs       uint64                 `protobuf:"fixed64,7,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"` // end of the lease; 0: there is none
+	RenewMs       uint64                 `protobuf:"fixed64,8,opt,name=renew_ms,json=renewMs,proto3" json:"renew_ms,omitempty"` // when the hub is asked next
+	Tries         uint32                 `protobuf:"varint,9,opt,name=tries,proto3" json:"tries,omitempty"`                     // requests in a row without a confirmation
+	Denied        string                 `protobuf:"bytes,10,opt,name=denied,proto3" json:"denied,omitempty"`                   // the reason for which the hub has refused; empty: it has not
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Subscription) Reset() {
+	*x = Subscription{}
+	mi := &file_corona_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Subscription) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Subscription) ProtoMessage() {}
+
+func (x *Subscription) ProtoReflect() protoreflect.Message {
+	mi := &file_corona_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Subscription.ProtoReflect.Descriptor instead.
+func (*Subscription) Descriptor() ([]byte, []int) {
+	return file_corona_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Subscription) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
+}
+
+func (x *Subscription) GetHub() string {
+	if x != nil {
+		return x.Hub
+	}
+	return ""
+}
+
+func (x *Subscription) GetTopic() string {
+	if x != nil {
+		return x.Topic
+	}
+	return ""
+}
+
+func (x *Subscription) GetCallback() string {
+	if x != nil {
+		return x.Callback
+	}
+	return ""
+}
+
+func (x *Subscription) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
+func (x *Subscription) GetPending() string {
+	if x != nil {
+		return x.Pending
+	}
+	return ""
+}
+
+func (x *Subscription) GetLeaseMs() uint64 {
+	if x != nil {
+		return x.LeaseMs
+	}
+	return 0
+}
+
+func (x *Subscription) GetRenewMs() uint64 {
+	if x != nil {
+		return x.RenewMs
+	}
+	return 0
+}
+
+func (x *Subscription) GetTries() uint32 {
+	if x != nil {
+		return x.Tries
+	}
+	return 0
+}
+
+func (x *Subscription) GetDenied() string {
+	if x != nil {
+		return x.Denied
+	}
+	return ""
+}
+
 // Note is the replicated record of a channel. A new sequencer continues from it.
 type Note struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1106,13 +1538,14 @@ type Note struct {
 	Marks         []byte                 `protobuf:"bytes,14,opt,name=marks,proto3" json:"marks,omitempty"`                           // of a page: keys of the lines that change by themselves, 9 bytes each; at most 128
 	Moved         string                 `protobuf:"bytes,15,opt,name=moved,proto3" json:"moved,omitempty"`                           // the address to which the feed has moved permanently; empty: it has not moved
 	MovedMs       uint64                 `protobuf:"fixed64,16,opt,name=moved_ms,json=movedMs,proto3" json:"moved_ms,omitempty"`      // since when its old address says so
+	Push          *Push                  `protobuf:"bytes,17,opt,name=push,proto3" json:"push,omitempty"`                             // of a channel with a hub
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_corona_proto_msgTypes[11]
+	mi := &file_corona_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1557,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[11]
+	mi := &file_corona_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1570,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{11}
+	return file_corona_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Note) GetEtag() string {
@@ -1252,6 +1685,13 @@ func (x *Note) GetMovedMs() uint64 {
 	return 0
 }
 
+func (x *Note) GetPush() *Push {
+	if x != nil {
+		return x.Push
+	}
+	return nil
+}
+
 // UpdateRate is the estimate of how often a channel changes.
 type UpdateRate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1264,7 +1704,7 @@ type UpdateRate struct {
 
 func (x *UpdateRate) Reset() {
 	*x = UpdateRate{}
-	mi := &file_corona_proto_msgTypes[12]
+	mi := &file_corona_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1276,7 +1716,7 @@ func (x *UpdateRate) String() string {
 func (*UpdateRate) ProtoMessage() {}
 
 func (x *UpdateRate) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[12]
+	mi := &file_corona_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1289,7 +1729,7 @@ func (x *UpdateRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRate.ProtoReflect.Descriptor instead.
 func (*UpdateRate) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{12}
+	return file_corona_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *UpdateRate) GetUpdates() float32 {
@@ -1329,13 +1769,15 @@ type State struct {
 	Level         uint32                 `protobuf:"varint,11,opt,name=level,proto3" json:"level,omitempty"`                             // polling level that the wedge reaches, plus one; 0: wedges have no levels
 	LagMs         uint64                 `protobuf:"varint,12,opt,name=lag_ms,json=lagMs,proto3" json:"lag_ms,omitempty"`                // mean time between the date of an item and its detection; 0: not known
 	Budget        uint32                 `protobuf:"varint,13,opt,name=budget,proto3" json:"budget,omitempty"`                           // pollers that the domain's stewards allow; 0: no limit
+	Hub           string                 `protobuf:"bytes,14,opt,name=hub,proto3" json:"hub,omitempty"`                                  // that pushes the channel's news, so that it is hardly polled; empty: none; at most 512 bytes
+	HubFault      string                 `protobuf:"bytes,15,opt,name=hub_fault,json=hubFault,proto3" json:"hub_fault,omitempty"`        // why the channel's hub is not relied on; empty: it is, or there is none; at most 256 bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_corona_proto_msgTypes[13]
+	mi := &file_corona_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1347,7 +1789,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[13]
+	mi := &file_corona_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1360,7 +1802,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{13}
+	return file_corona_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *State) GetKind() State_Kind {
@@ -1454,18 +1896,36 @@ func (x *State) GetBudget() uint32 {
 	return 0
 }
 
+func (x *State) GetHub() string {
+	if x != nil {
+		return x.Hub
+	}
+	return ""
+}
+
+func (x *State) GetHubFault() string {
+	if x != nil {
+		return x.HubFault
+	}
+	return ""
+}
+
 var File_corona_proto protoreflect.FileDescriptor
 
 const file_corona_proto_rawDesc = "" +
 	"\n" +
-	"\fcorona.proto\x12\x0etidings.corona\x1a\x10politeness.proto\"\xf5\x02\n" +
+	"\fcorona.proto\x12\x0etidings.corona\x1a\x10politeness.proto\"\xf0\x03\n" +
 	"\aMessage\x126\n" +
 	"\x06change\x18\x01 \x01(\v2\x1c.tidings.corona.ChangeReportH\x00R\x06change\x12@\n" +
 	"\fitem_request\x18\x02 \x01(\v2\x1b.tidings.corona.ItemRequestH\x00R\vitemRequest\x12:\n" +
 	"\n" +
 	"item_chunk\x18\x03 \x01(\v2\x19.tidings.corona.ItemChunkH\x00R\titemChunk\x126\n" +
 	"\bsnapshot\x18\x04 \x01(\v2\x18.tidings.corona.SnapshotH\x00R\bsnapshot\x126\n" +
-	"\x06status\x18\x05 \x01(\v2\x1c.tidings.corona.StatusReportH\x00R\x06status\x12<\n" +
+	"\x06status\x18\x05 \x01(\v2\x1c.tidings.corona.StatusReportH\x00R\x06status\x12:\n" +
+	"\n" +
+	"push_order\x18\x06 \x01(\v2\x19.tidings.corona.PushOrderH\x00R\tpushOrder\x12=\n" +
+	"\vpush_status\x18\a \x01(\v2\x1a.tidings.corona.PushStatusH\x00R\n" +
+	"pushStatus\x12<\n" +
 	"\n" +
 	"politeness\x18\x0f \x01(\v2\x1a.tidings.corona.PolitenessH\x00R\n" +
 	"politenessB\x06\n" +
@@ -1483,7 +1943,7 @@ const file_corona_proto_rawDesc = "" +
 	"\x02at\x18\t \x01(\tR\x02at\"B\n" +
 	"\fChangeReport\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12 \n" +
-	"\vobservation\x18\x02 \x01(\fR\vobservation\"\xce\x02\n" +
+	"\vobservation\x18\x02 \x01(\fR\vobservation\"\xe6\x02\n" +
 	"\vObservation\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x16\n" +
@@ -1497,7 +1957,8 @@ const file_corona_proto_rawDesc = "" +
 	"\vhanded_over\x18\n" +
 	" \x01(\bR\n" +
 	"handedOver\x12\x18\n" +
-	"\apartial\x18\v \x01(\bR\apartial\"\xef\x01\n" +
+	"\apartial\x18\v \x01(\bR\apartial\x12\x16\n" +
+	"\x06pushed\x18\f \x01(\bR\x06pushed\"\xef\x01\n" +
 	"\x05Facts\x12\x15\n" +
 	"\x06ttl_ms\x18\x01 \x01(\x04R\x05ttlMs\x12\x1b\n" +
 	"\tperiod_ms\x18\x02 \x01(\x04R\bperiodMs\x12\x1c\n" +
@@ -1545,7 +2006,45 @@ const file_corona_proto_rawDesc = "" +
 	"PollStatus\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12+\n" +
 	"\x05state\x18\x02 \x01(\v2\x15.tidings.corona.StateR\x05state\x12\x1a\n" +
-	"\bdeclined\x18\x03 \x01(\bR\bdeclined\"\xdc\x03\n" +
+	"\bdeclined\x18\x03 \x01(\bR\bdeclined\"m\n" +
+	"\tPushOrder\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x10\n" +
+	"\x03url\x18\x02 \x01(\tR\x03url\x12\x10\n" +
+	"\x03hub\x18\x03 \x01(\tR\x03hub\x12\x14\n" +
+	"\x05topic\x18\x04 \x01(\tR\x05topic\x12\x14\n" +
+	"\x05renew\x18\x05 \x01(\bR\x05renew\"\xba\x01\n" +
+	"\n" +
+	"PushStatus\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x123\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1f.tidings.corona.PushStatus.KindR\x04kind\x12\x16\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x12\n" +
+	"\x04hint\x18\x04 \x01(\bR\x04hint\"9\n" +
+	"\x04Kind\x12\t\n" +
+	"\x05ASKED\x10\x00\x12\x0e\n" +
+	"\n" +
+	"SUBSCRIBED\x10\x01\x12\n" +
+	"\n" +
+	"\x06DENIED\x10\x02\x12\n" +
+	"\n" +
+	"\x06FAILED\x10\x03\"{\n" +
+	"\x04Push\x12\x10\n" +
+	"\x03hub\x18\x01 \x01(\tR\x03hub\x12\x14\n" +
+	"\x05topic\x18\x02 \x01(\tR\x05topic\x12\x16\n" +
+	"\x06member\x18\x03 \x01(\fR\x06member\x12\x18\n" +
+	"\atrusted\x18\x04 \x01(\bR\atrusted\x12\x19\n" +
+	"\bheard_ms\x18\x05 \x01(\x06R\aheardMs\"\x82\x02\n" +
+	"\fSubscription\x12\x18\n" +
+	"\achannel\x18\x01 \x01(\tR\achannel\x12\x10\n" +
+	"\x03hub\x18\x02 \x01(\tR\x03hub\x12\x14\n" +
+	"\x05topic\x18\x03 \x01(\tR\x05topic\x12\x1a\n" +
+	"\bcallback\x18\x04 \x01(\tR\bcallback\x12\x16\n" +
+	"\x06secret\x18\x05 \x01(\tR\x06secret\x12\x18\n" +
+	"\apending\x18\x06 \x01(\tR\apending\x12\x19\n" +
+	"\blease_ms\x18\a \x01(\x06R\aleaseMs\x12\x19\n" +
+	"\brenew_ms\x18\b \x01(\x06R\arenewMs\x12\x14\n" +
+	"\x05tries\x18\t \x01(\rR\x05tries\x12\x16\n" +
+	"\x06denied\x18\n" +
+	" \x01(\tR\x06denied\"\x86\x04\n" +
 	"\x04Note\x12\x12\n" +
 	"\x04etag\x18\x01 \x01(\tR\x04etag\x12#\n" +
 	"\rlast_modified\x18\x02 \x01(\tR\flastModified\x12\x1b\n" +
@@ -1566,12 +2065,13 @@ const file_corona_proto_rawDesc = "" +
 	"\aprivate\x18\r \x01(\bR\aprivate\x12\x14\n" +
 	"\x05marks\x18\x0e \x01(\fR\x05marks\x12\x14\n" +
 	"\x05moved\x18\x0f \x01(\tR\x05moved\x12\x19\n" +
-	"\bmoved_ms\x18\x10 \x01(\x06R\amovedMs\"]\n" +
+	"\bmoved_ms\x18\x10 \x01(\x06R\amovedMs\x12(\n" +
+	"\x04push\x18\x11 \x01(\v2\x14.tidings.corona.PushR\x04push\"]\n" +
 	"\n" +
 	"UpdateRate\x12\x18\n" +
 	"\aupdates\x18\x01 \x01(\x02R\aupdates\x12\x1a\n" +
 	"\bobserved\x18\x02 \x01(\x01R\bobserved\x12\x13\n" +
-	"\x05at_ms\x18\x04 \x01(\x06R\x04atMsJ\x04\b\x03\x10\x04\"\x80\x04\n" +
+	"\x05at_ms\x18\x04 \x01(\x06R\x04atMsJ\x04\b\x03\x10\x04\"\xaf\x04\n" +
 	"\x05State\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.tidings.corona.State.KindR\x04kind\x12\x16\n" +
 	"\x06detail\x18\x02 \x01(\tR\x06detail\x12\x19\n" +
@@ -1587,7 +2087,9 @@ const file_corona_proto_rawDesc = "" +
 	"intervalMs\x12\x14\n" +
 	"\x05level\x18\v \x01(\rR\x05level\x12\x15\n" +
 	"\x06lag_ms\x18\f \x01(\x04R\x05lagMs\x12\x16\n" +
-	"\x06budget\x18\r \x01(\rR\x06budget\"\x9b\x01\n" +
+	"\x06budget\x18\r \x01(\rR\x06budget\x12\x10\n" +
+	"\x03hub\x18\x0e \x01(\tR\x03hub\x12\x1b\n" +
+	"\thub_fault\x18\x0f \x01(\tR\bhubFault\"\x9b\x01\n" +
 	"\x04Kind\x12\a\n" +
 	"\x03NEW\x10\x00\x12\x06\n" +
 	"\x02OK\x10\x01\x12\x0f\n" +
@@ -1617,45 +2119,54 @@ func file_corona_proto_rawDescGZIP() []byte {
 	return file_corona_proto_rawDescData
 }
 
-var file_corona_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_corona_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_corona_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_corona_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_corona_proto_goTypes = []any{
-	(State_Kind)(0),       // 0: tidings.corona.State.Kind
-	(*Message)(nil),       // 1: tidings.corona.Message
-	(*ChannelParams)(nil), // 2: tidings.corona.ChannelParams
-	(*ChangeReport)(nil),  // 3: tidings.corona.ChangeReport
-	(*Observation)(nil),   // 4: tidings.corona.Observation
-	(*Facts)(nil),         // 5: tidings.corona.Facts
-	(*Validators)(nil),    // 6: tidings.corona.Validators
-	(*ItemRequest)(nil),   // 7: tidings.corona.ItemRequest
-	(*ItemChunk)(nil),     // 8: tidings.corona.ItemChunk
-	(*Snapshot)(nil),      // 9: tidings.corona.Snapshot
-	(*StatusReport)(nil),  // 10: tidings.corona.StatusReport
-	(*PollStatus)(nil),    // 11: tidings.corona.PollStatus
-	(*Note)(nil),          // 12: tidings.corona.Note
-	(*UpdateRate)(nil),    // 13: tidings.corona.UpdateRate
-	(*State)(nil),         // 14: tidings.corona.State
-	(*Politeness)(nil),    // 15: tidings.corona.Politeness
+	(PushStatus_Kind)(0),  // 0: tidings.corona.PushStatus.Kind
+	(State_Kind)(0),       // 1: tidings.corona.State.Kind
+	(*Message)(nil),       // 2: tidings.corona.Message
+	(*ChannelParams)(nil), // 3: tidings.corona.ChannelParams
+	(*ChangeReport)(nil),  // 4: tidings.corona.ChangeReport
+	(*Observation)(nil),   // 5: tidings.corona.Observation
+	(*Facts)(nil),         // 6: tidings.corona.Facts
+	(*Validators)(nil),    // 7: tidings.corona.Validators
+	(*ItemRequest)(nil),   // 8: tidings.corona.ItemRequest
+	(*ItemChunk)(nil),     // 9: tidings.corona.ItemChunk
+	(*Snapshot)(nil),      // 10: tidings.corona.Snapshot
+	(*StatusReport)(nil),  // 11: tidings.corona.StatusReport
+	(*PollStatus)(nil),    // 12: tidings.corona.PollStatus
+	(*PushOrder)(nil),     // 13: tidings.corona.PushOrder
+	(*PushStatus)(nil),    // 14: tidings.corona.PushStatus
+	(*Push)(nil),          // 15: tidings.corona.Push
+	(*Subscription)(nil),  // 16: tidings.corona.Subscription
+	(*Note)(nil),          // 17: tidings.corona.Note
+	(*UpdateRate)(nil),    // 18: tidings.corona.UpdateRate
+	(*State)(nil),         // 19: tidings.corona.State
+	(*Politeness)(nil),    // 20: tidings.corona.Politeness
 }
 var file_corona_proto_depIdxs = []int32{
-	3,  // 0: tidings.corona.Message.change:type_name -> tidings.corona.ChangeReport
-	7,  // 1: tidings.corona.Message.item_request:type_name -> tidings.corona.ItemRequest
-	8,  // 2: tidings.corona.Message.item_chunk:type_name -> tidings.corona.ItemChunk
-	9,  // 3: tidings.corona.Message.snapshot:type_name -> tidings.corona.Snapshot
-	10, // 4: tidings.corona.Message.status:type_name -> tidings.corona.StatusReport
-	15, // 5: tidings.corona.Message.politeness:type_name -> tidings.corona.Politeness
-	6,  // 6: tidings.corona.Observation.valid:type_name -> tidings.corona.Validators
-	5,  // 7: tidings.corona.Observation.facts:type_name -> tidings.corona.Facts
-	6,  // 8: tidings.corona.Snapshot.valid:type_name -> tidings.corona.Validators
-	14, // 9: tidings.corona.PollStatus.state:type_name -> tidings.corona.State
-	14, // 10: tidings.corona.Note.state:type_name -> tidings.corona.State
-	13, // 11: tidings.corona.Note.update_rate:type_name -> tidings.corona.UpdateRate
-	0,  // 12: tidings.corona.State.kind:type_name -> tidings.corona.State.Kind
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	4,  // 0: tidings.corona.Message.change:type_name -> tidings.corona.ChangeReport
+	8,  // 1: tidings.corona.Message.item_request:type_name -> tidings.corona.ItemRequest
+	9,  // 2: tidings.corona.Message.item_chunk:type_name -> tidings.corona.ItemChunk
+	10, // 3: tidings.corona.Message.snapshot:type_name -> tidings.corona.Snapshot
+	11, // 4: tidings.corona.Message.status:type_name -> tidings.corona.StatusReport
+	13, // 5: tidings.corona.Message.push_order:type_name -> tidings.corona.PushOrder
+	14, // 6: tidings.corona.Message.push_status:type_name -> tidings.corona.PushStatus
+	20, // 7: tidings.corona.Message.politeness:type_name -> tidings.corona.Politeness
+	7,  // 8: tidings.corona.Observation.valid:type_name -> tidings.corona.Validators
+	6,  // 9: tidings.corona.Observation.facts:type_name -> tidings.corona.Facts
+	7,  // 10: tidings.corona.Snapshot.valid:type_name -> tidings.corona.Validators
+	19, // 11: tidings.corona.PollStatus.state:type_name -> tidings.corona.State
+	0,  // 12: tidings.corona.PushStatus.kind:type_name -> tidings.corona.PushStatus.Kind
+	19, // 13: tidings.corona.Note.state:type_name -> tidings.corona.State
+	18, // 14: tidings.corona.Note.update_rate:type_name -> tidings.corona.UpdateRate
+	15, // 15: tidings.corona.Note.push:type_name -> tidings.corona.Push
+	1,  // 16: tidings.corona.State.kind:type_name -> tidings.corona.State.Kind
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_corona_proto_init() }
@@ -1670,6 +2181,8 @@ func file_corona_proto_init() {
 		(*Message_ItemChunk)(nil),
 		(*Message_Snapshot)(nil),
 		(*Message_Status)(nil),
+		(*Message_PushOrder)(nil),
+		(*Message_PushStatus)(nil),
 		(*Message_Politeness)(nil),
 	}
 	type x struct{}
@@ -1677,8 +2190,8 @@ func file_corona_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_corona_proto_rawDesc), len(file_corona_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   14,
+			NumEnums:      2,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

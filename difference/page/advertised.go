@@ -25,37 +25,63 @@ const maxAdvertised = 16
 // feed's media type, as the HTML standard has it, or with the relation feed, as its drafts had. Their targets must be
 // resolved against base, the href of the first base element, if that is not empty.
 func Advertised(doc []byte) (base string, feeds []Link) {
+	base = eachLink(doc, func(_ atom.Atom, a map[string]string) bool {
+		if l, ok := advertises(a); ok {
+			feeds = append(feeds, l)
+		}
+		return len(feeds) < maxAdvertised
+	})
+	return base, feeds
+}
+
+// eachLink calls each with the attributes of every link and anchor of an HTML page, until it returns false, and every
+// body with none. It returns the href of the first base element before that.
+func eachLink(doc []byte, each func(tag atom.Atom, a map[string]string) bool) (base string) {
 	a := map[string]string{}
-	for z := markup.NewTokenizer(doc, false); len(feeds) < maxAdvertised; {
+	for z := markup.NewTokenizer(doc, false); ; {
 		switch z.Next() {
 		case html.ErrorToken:
-			return base, feeds
+			return base
 		case html.StartTagToken, html.SelfClosingTagToken:
 			name, more := z.TagName()
 			tag := atom.Lookup(name)
-			if tag != atom.Base && tag != atom.Link && tag != atom.A || !more {
+			clear(a)
+			switch {
+			case tag == atom.Body && !each(tag, a):
+				return base
+			case tag != atom.Base && tag != atom.Link && tag != atom.A || !more:
 				continue
 			}
-			clear(a)
 			readAttributes(z, a)
 			switch {
 			case tag != atom.Base:
-				if l, ok := advertises(a); ok {
-					feeds = append(feeds, l)
+				if !each(tag, a) {
+					return base
 				}
 			case base == "" && len(a["href"]) <= maxTarget:
 				base = strings.TrimSpace(a["href"])
 			}
 		}
 	}
-	return base, feeds
 }
 
 // AdvertisedByHeader returns the feeds that the fields of a Link header advertise (RFC 8288). Their targets must be
 // resolved against the address of the document.
 func AdvertisedByHeader(fields []string) (feeds []Link) {
+	eachHeaderLink(fields, func(a map[string]string) bool {
+		if l, ok := advertises(a); ok {
+			feeds = append(feeds, l)
+		}
+		return len(feeds) < maxAdvertised
+	})
+	return feeds
+}
+
+// eachHeaderLink calls each with the parameters of every link of a Link header, and with its target as href, until it
+// returns false.
+func eachHeaderLink(fields []string, each func(a map[string]string) bool) {
 	for _, field := range fields {
-		for len(feeds) < maxAdvertised {
+		for {
 			_, rest, ok := strings.Cut(field, "<")
 			if !ok {
 				break
@@ -65,12 +91,11 @@ func AdvertisedByHeader(fields []string) (feeds []Link) {
 				break
 			}
 			field = readParameters(rest, a)
-			if l, ok := advertises(a); ok {
-				feeds = append(feeds, l)
+			if !each(a) {
+				return
 			}
 		}
 	}
-	return feeds
 }
 
 // readParameters reads the parameters of a link, up to the comma behind them, and returns what follows.

@@ -115,6 +115,7 @@ func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 		return c
 	}
 	c.State, c.Error, c.Since, c.Moved, c.Why = polls.String(), polls.Detail, proxy.OptionalTime(polls.Since), polls.Moved, polls.Why
+	c.PushedBy, c.HubFault = polls.Hub, polls.HubFault
 	c.Subscribers = max(c.Subscribers, polls.Readers)
 	c.Pollers = max(c.Pollers, polls.Pollers)
 	if polls.pollerGone {
@@ -129,14 +130,14 @@ func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 	if polls.Budget > 0 {
 		c.Budget = &polls.Budget
 	}
-	if polls.Kind == coronapb.State_OK {
+	if polls.Kind == coronapb.State_OK && polls.Hub == "" {
 		c.DetectionExpectedS = l.expectedDetection(polls)
 	}
 	if polls.polledHere {
 		c.Polls, c.Pollers = true, 1
 		addCutOff(&c, s, polls)
 	}
-	if polls.Lag > 0 {
+	if polls.Lag > 0 && polls.Hub == "" { // otherwise it is that of earlier polls
 		c.DetectionObservedS = new(polls.Lag.Seconds())
 	}
 	return c

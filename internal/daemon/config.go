@@ -86,6 +86,12 @@ type Config struct {
 	// TrustedProxies are the addresses of reverse proxies that may pass on requests of readers; see
 	// proxy.Config. Forwarded requests of others are refused. Default none.
 	TrustedProxies []netip.Prefix
+	// PublicURL is the URL at which the hubs of feeds reach this node: http or https, a host and, if needed, a port. The
+	// node then subscribes at hubs for its network. Default empty: hubs do not reach it.
+	PublicURL string
+	// PublicListen is the address at which hubs are answered, HOST:PORT. Nothing else of the node can be reached there.
+	// Default 127.0.0.1:8191, for a reverse proxy on this machine.
+	PublicListen string
 	// TokenCopyDir is a folder for a copy of the API token, named after the address at which readers are
 	// served. Commands of the same user find the token there. Default empty: no copy.
 	TokenCopyDir string
@@ -144,6 +150,7 @@ func (c Config) withDefaults() Config {
 		c.Listen = libp2p.DefaultConfig(ed25519.PrivateKey{}).Listen
 	}
 	c.HTTP = cmp.Or(c.HTTP, defaultHTTP)
+	c.PublicListen = cmp.Or(c.PublicListen, defaultPublicListen)
 	c.KeywordItems = cmp.Or(c.KeywordItems, cobra.DefaultArticlesPerFeed)
 	c.Agent = cmp.Or(c.Agent, "tidings")
 	if c.Deliver == nil {
@@ -183,6 +190,12 @@ func (c Config) Validate() error {
 		if err := proxy.CheckBaseURL(c.BaseURL); err != nil {
 			return err
 		}
+	}
+	if _, _, err := net.SplitHostPort(c.PublicListen); err != nil {
+		return fmt.Errorf("--public-listen %q is not an address: give HOST:PORT, such as %s", c.PublicListen, defaultPublicListen)
+	}
+	if c.PublicURL != "" && proxy.CheckBaseURL(c.PublicURL) != nil {
+		return fmt.Errorf("--public-url %q: give http or https, a host and, if needed, a port, such as https://node.example", c.PublicURL)
 	}
 	if err := fetch.CheckContact(c.Contact); err != nil {
 		return err

@@ -95,6 +95,7 @@ type Daemon struct {
 	hub           *hub
 	notifications *notifications
 	messenger     *messenger // nil: there is none
+	callbacks     *callbacks
 
 	config  Config
 	log     *slog.Logger
@@ -164,6 +165,14 @@ func (d *Daemon) open() (err error) {
 	defer func() {
 		if err != nil && d.http != nil {
 			err = errors.Join(err, d.http.Close())
+		}
+	}()
+	if err := d.listenPublic(); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			d.callbacks.close()
 		}
 	}()
 	storeLost := d.disk.Lost()
@@ -269,7 +278,7 @@ func (d *Daemon) assemble() {
 			Control: fetch.DialControl(c.AllowPrivateOrigins, d.host.IPs), AllowPrivate: c.AllowPrivateOrigins, Agent: strings.TrimRight("tidings/"+c.Version, "/"), Page: d.notifyPage(),
 		}),
 	}
-	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, &d.damage, d.channelList, d.keywords, d.notifications, nil, d.log}
+	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, d.callbacks.listener, &d.damage, d.channelList, d.keywords, d.notifications, nil, d.log}
 }
 
 // answered passes an origin's answer to the private feeds, or to the node on its loop.
@@ -290,6 +299,7 @@ func (d *Daemon) Close() error {
 	d.closed.Do(func() {
 		d.removeTokenCopy()
 		d.host.Close()
+		d.callbacks.close()
 		if d.http != nil {
 			_ = d.http.Close() // the server has closed it already if it ran
 		}
@@ -309,6 +319,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	var readers sync.WaitGroup
 	readers.Go(func() { d.serve(serving) })
+	readers.Go(func() { d.callbacks.serve(serving) })
 	readers.Go(func() { d.subscriptions.runLapses(serving) })
 	matching, stopMatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopMatching()
@@ -361,6 +372,7 @@ func (d *Daemon) join(ctx context.Context) error {
 	}
 	c.Corona.ExemptPrivate = d.config.AllowPrivateOrigins && d.config.Compression == 0
 	c.Corona.Compression = d.config.Compression
+	c.Corona.Callbacks = d.config.callbackBase()
 	c.Firehose = firehose.Config{Shards: firehose.DefaultShards, Filter: d.config.Filter}
 	e := env.Env{
 		Clock:   d.loop,

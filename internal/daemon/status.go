@@ -35,6 +35,7 @@ type status struct {
 	host     *libp2p.Host
 	disk     *store.Disk
 	http     net.Listener // nil: readers are not served
+	public   net.Listener // nil: hubs do not reach the node
 	damage   *storeDamage // its count is set before the network is known
 	channels *channelList
 	keywords *keywords
@@ -72,6 +73,7 @@ type Snapshot struct {
 	Firehose firehose.Stats
 	CutOff   *feedtree.CutOff // nil: the node is in contact with others
 	Feeds    int              // number of subscriptions
+	Hubs     int              // number of subscriptions at hubs, for the network
 
 	IDs         string               // of the network's members, see wire.Network
 	Certificate *overlay.Certificate // of the node in a network of certificates; nil: none
@@ -112,7 +114,7 @@ func (st *status) addNodeState(s *Snapshot) {
 	s.IDs, s.Certificate, s.Revoked, s.Reachable = st.network.IDs, o.Certificate(), o.Revoked(), o.CanBeDialled()
 	s.EntryPoints = o.EntryPoints()
 	s.Firehose = st.node.Firehose.Stats()
-	s.CutOff, s.Feeds = cutOff(st.node), st.node.Feeds.Stats().Subscriptions
+	s.CutOff, s.Feeds, s.Hubs = cutOff(st.node), st.node.Feeds.Stats().Subscriptions, st.node.Corona.HubSubscriptions()
 	s.Size = s.Overlay.EstimatedN
 	s.Depth, s.Leaf, s.Hosts = o.Leaf().Depth(), contactIDs(o.Leaf().Members()), contactIDs(o.Hosts())
 	s.Slots = o.Slots()
@@ -278,6 +280,7 @@ func (st *status) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 		}
 	}
 	findings = append(findings, changedKeys(channels, time.Now())...)
+	findings = append(findings, failedHubs(channels)...)
 	findings = append(findings, st.channels.private.findings()...)
 	findings = append(findings, st.targets.findings(time.Now())...)
 	findings = append(findings, st.contacts.findings(time.Now())...)
@@ -460,6 +463,9 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 	}
 	if snap.Store.Damaged > 0 {
 		add(levelNote, "since the start, damage was found in "+proxy.Plural(snap.Store.Damaged, "record", "records")+" of the store; the node gets what is missing again from the network", "check the health of the disk")
+	}
+	if a := st.public; a != nil && snap.Network != "" {
+		findings = append(findings, callbacksFinding(st.config.PublicURL, a.Addr(), snap.Hubs, snap.State == overlay.Active))
 	}
 	if a := st.http; a != nil {
 		findings = append(findings, readersFinding(a.Addr().String(), st.config.BaseURL))

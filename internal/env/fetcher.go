@@ -5,7 +5,7 @@ import "time"
 // Handle identifies a fetch. The node chooses it, and the answer carries it.
 type Handle uint64
 
-// A Request asks for a document, conditionally if it has a validator.
+// A Request asks for a document, conditionally if it has a validator, or sends a form.
 type Request struct {
 	URL          string // canonical form
 	ETag         string // byte for byte as the origin gave it
@@ -14,6 +14,7 @@ type Request struct {
 	Subscribers  int               // number of readers to report to the origin; 0: not reported
 	Headers      map[string]string // sent to the origin of URL (scheme, host and port) only, and no more after a redirect away from it
 	Partial      bool              // ask for what has changed since ETag only (RFC 3229); the answer may still be the whole document
+	Form         string            // sent by POST, as application/x-www-form-urlencoded, to URL only: redirects are not followed; "": the request is a GET
 	Robots       bool              // obey the origin's robots.txt (RFC 9309): the document is a page and not a feed, which is made for programs
 }
 

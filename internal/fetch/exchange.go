@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/netip"
@@ -144,6 +145,11 @@ func (c *Client) newRequest(ctx context.Context, j *job) *http.Request {
 		h["Cookie"] = []string{strings.Join(append(h["Cookie"], cookies), "; ")}
 	}
 	r := &http.Request{Method: http.MethodGet, URL: j.target.httpURL(), Header: h, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	if form := j.request.Form; form != "" {
+		h["Content-Type"] = []string{"application/x-www-form-urlencoded"}
+		r.Method, r.Body, r.ContentLength = http.MethodPost, io.NopCloser(strings.NewReader(form)), int64(len(form))
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(form)), nil }
+	}
 	return r.WithContext(ctx)
 }
 

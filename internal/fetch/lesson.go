@@ -83,7 +83,7 @@ func (c *Client) acceptFor(j *job) string {
 // refusesTypes reports whether a job is worth another request after an answer, because the origin wants
 // text/html in Accept.
 func (c *Client) refusesTypes(j *job, status int) bool {
-	if status != http.StatusNotAcceptable || j.request.Robots || c.lesson(j.target.queue).html {
+	if status != http.StatusNotAcceptable || j.request.Robots || j.request.Form != "" || c.lesson(j.target.queue).html {
 		return false
 	}
 	c.learn(j.target.queue, func(l *lesson) { l.html = true })

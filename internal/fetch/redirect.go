@@ -41,6 +41,8 @@ func (j *job) redirect(resp *http.Response) (*target, env.Answer) {
 		address, err = feed.Canonical("https:" + rest)
 	}
 	switch {
+	case j.request.Form != "" && status != http.StatusTemporaryRedirect && status != http.StatusPermanentRedirect:
+		return nil, j.errorAnswer(env.ErrRedirect, fmt.Sprintf("the web server answered a form with the redirect %d; only 307 and 308 ask for the form at another address", status))
 	case location == "":
 		return nil, j.errorAnswer(env.ErrRedirect, fmt.Sprintf("the web server answered %d, a redirect without an address", status))
 	case err != nil:

@@ -129,6 +129,7 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, app A
 // build makes the layers that readers need.
 func (n *Node) build(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (err error) {
 	n.events = env.NewEvents(n.handle)
+	cfg.Overlay.Callbacks = cfg.Corona.Callbacks != ""
 	n.Overlay = overlay.New(e, signer, verify, cfg.Overlay)
 	n.Scribe = scribe.New(e, n.Overlay, cfg.Scribe, n.deliver)
 	if n.Owners, err = owner.New(e, n.Overlay, signer, verify, cfg.Owner, (*ownerApp)(n)); err != nil {

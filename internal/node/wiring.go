@@ -199,6 +199,11 @@ func (n *feedApp) Interval(state []byte) (interval time.Duration, ok bool) {
 
 func (n *feedApp) PollSoon(key overlay.ID) int { return n.Corona.PollSoon(key) }
 
+func (n *feedApp) Pushed(key overlay.ID) bool {
+	s, ok := corona.NotedState(n.Owners.Note(key))
+	return ok && s.Hub != ""
+}
+
 func (n *feedApp) Looking(key overlay.ID, owners int) { n.Corona.Looking(key, owners) }
 
 func (n *feedApp) Filter(key overlay.ID, d difference.Delta) difference.Delta {

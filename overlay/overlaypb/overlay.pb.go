@@ -285,7 +285,9 @@ type Record struct {
 	Member    bool                   `protobuf:"varint,3,opt,name=member,proto3" json:"member,omitempty"`                     // true: another node has dialled this node back; false: it is a client
 	Slot      uint32                 `protobuf:"varint,4,opt,name=slot,proto3" json:"slot,omitempty"`                         // of a member in a network of address ids, 0 to 3: its place in its block of addresses. All
 	// addresses of such a member are in one block: /24 for IPv4, /48 for IPv6
-	Certificate   []byte `protobuf:"bytes,5,opt,name=certificate,proto3" json:"certificate,omitempty"` // of a member in a network of certificates: Certificate in an envelope of the domain
+	Certificate []byte `protobuf:"bytes,5,opt,name=certificate,proto3" json:"certificate,omitempty"` // of a member in a network of certificates: Certificate in an envelope of the domain
+	// tidings/certificate/1, signed by an authority of the network
+	Callbacks     bool `protobuf:"varint,7,opt,name=callbacks,proto3" json:"callbacks,omitempty"` // of a member: the hubs of feeds can call it at a public address
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -353,6 +355,13 @@ func (x *Record) GetCertificate() []byte {
 		return x.Certificate
 	}
 	return nil
+}
+
+func (x *Record) GetCallbacks() bool {
+	if x != nil {
+		return x.Callbacks
+	}
+	return false
 }
 
 // Certificate is an authority's permission for a node to be a member.
@@ -1352,13 +1361,14 @@ const file_overlay_proto_rawDesc = "" +
 	"\x05leave\x18\v \x01(\v2\x16.tidings.overlay.LeaveH\x00R\x05leave\x12G\n" +
 	"\x0eauthority_news\x18\f \x01(\v2\x1e.tidings.overlay.AuthorityNewsH\x00R\rauthorityNews\x12.\n" +
 	"\x05renew\x18\r \x01(\v2\x16.tidings.overlay.RenewH\x00R\x05renewB\x06\n" +
-	"\x04body\"\x91\x01\n" +
+	"\x04body\"\xaf\x01\n" +
 	"\x06Record\x12\x1c\n" +
 	"\taddresses\x18\x01 \x03(\fR\taddresses\x12\x1b\n" +
 	"\tissued_ms\x18\x02 \x01(\x04R\bissuedMs\x12\x16\n" +
 	"\x06member\x18\x03 \x01(\bR\x06member\x12\x12\n" +
 	"\x04slot\x18\x04 \x01(\rR\x04slot\x12 \n" +
-	"\vcertificate\x18\x05 \x01(\fR\vcertificate\"w\n" +
+	"\vcertificate\x18\x05 \x01(\fR\vcertificate\x12\x1c\n" +
+	"\tcallbacks\x18\a \x01(\bR\tcallbacks\"w\n" +
 	"\vCertificate\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\fR\x04node\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\fR\x02id\x12\"\n" +

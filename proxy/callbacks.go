@@ -1,0 +1,95 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"tidings/corona/websub"
+)
+
+// CallbackPath is the beginning of the paths that hubs call at the public address of a node.
+const CallbackPath = "/websub/"
+
+const (
+	// callbackLength is the length of the rest of such a path: 128 random bits in hexadecimal digits.
+	callbackLength = 32
+	// maxCallbacks bounds the requests of hubs that are answered at once, each with a notification in memory. Others are told
+	// to come again.
+	maxCallbacks = 16
+)
+
+// Callbacks takes what hubs ask and send.
+type Callbacks interface {
+	// Confirm answers the question of a hub whether a subscription is meant. path is the end of the callback address.
+	Confirm(ctx context.Context, path string, query url.Values) (websub.Response, error)
+
+	// Notify takes a notification.
+	Notify(ctx context.Context, path, signature, contentType string, body []byte) (websub.Response, error)
+}
+
+// A CallbackServer answers hubs at the public address of a node, and nobody else: nothing of the node but its callback
+// addresses can be reached there.
+type CallbackServer struct {
+	callbacks Callbacks
+	log       *slog.Logger
+	busy      chan struct{} // holds a value for each request under way
+}
+
+// NewCallbackServer returns a server that passes requests of hubs to callbacks.
+func NewCallbackServer(callbacks Callbacks, log *slog.Logger) *CallbackServer {
+	return &CallbackServer{callbacks, log, make(chan struct{}, maxCallbacks)}
+}
+
+// Serve answers hubs on a listener until ctx ends, and closes the listener.
+func (s *CallbackServer) Serve(ctx context.Context, l net.Listener) error {
+	return serveHTTP(ctx, newConnLimiter(l, func(string) bool { return false }), s, s.log, "serve hubs")
+}
+
+// ServeHTTP answers one request.
+func (s *CallbackServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path, ok := strings.CutPrefix(r.URL.Path, CallbackPath)
+	if !ok || len(path) != callbackLength || r.Method != http.MethodGet && r.Method != http.MethodPost {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	select {
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
+	default:
+		w.Header().Set("Retry-After", "5")
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	a, err := s.answer(w, r, path)
+	if err != nil { // the node does not know its network yet, or stops
+		a = websub.Response{Status: http.StatusServiceUnavailable}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(a.Status)
+	_, _ = io.WriteString(w, a.Body) // a hub that has gone asks again
+}
+
+func (s *CallbackServer) answer(w http.ResponseWriter, r *http.Request, path string) (websub.Response, error) {
+	if r.Method == http.MethodGet {
+		query, err := url.ParseQuery(r.URL.RawQuery)
+		if err != nil || len(r.URL.RawQuery) > websub.MaxQuery {
+			return websub.Response{Status: http.StatusNotFound}, nil
+		}
+		return s.callbacks.Confirm(r.Context(), path, query)
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, websub.MaxNotification))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return websub.Response{Status: http.StatusRequestEntityTooLarge}, nil
+	}
+	if err != nil {
+		return websub.Response{Status: http.StatusBadRequest}, nil
+	}
+	return s.callbacks.Notify(r.Context(), path, r.Header.Get("X-Hub-Signature"), r.Header.Get("Content-Type"), body)
+}
