@@ -143,7 +143,7 @@ func (m *messenger) load() error {
 	return nil
 }
 
-// A contactsFile holds the contacts.
+// A contactsText is the file of contacts.
 type contactsText struct {
 	Contacts []*contactRecord
 	Searches []uint32 // numbers of those that were begun for contacts
