@@ -224,8 +224,12 @@ func (cs *children) pushDown(g *group) {
 	}
 	top := cs.dominant(g)
 	if s := uint32(cs.clock.Now().Unix()); top != nil && (g.offeredAt == 0 || time.Duration(s-g.offeredAt)*time.Second >= offerPause) {
-		g.offeredAt = s
-		cs.sendRoom(g, cs.links.at(top.link))
+		if g.countMembers() >= cs.cfg.FanOut {
+			cs.makeRoom(g, top, now)
+		} else {
+			g.offeredAt = s
+			cs.sendRoom(g, cs.links.at(top.link))
+		}
 	}
 	if !g.pushCheckPlanned && (top != nil || slices.ContainsFunc(g.children, func(c child) bool { return c.moving })) {
 		g.pushCheckPlanned = true
@@ -233,12 +237,26 @@ func (cs *children) pushDown(g *group) {
 	}
 }
 
-// dominant returns the child of a root below which most clients of the group are, if they are more than one node can have
-// and the root has room for children of that child; else nil. It is mostly the root of before: the new one would stay
-// above it with one child, so that the root could not tell the tree from one that this child makes up.
+// makeRoom redirects the farthest children of a root, a quarter of the fan-out, below others than the dominant child, whose
+// children can then take their place.
+func (cs *children) makeRoom(g *group, top *child, now env.Moment) {
+	all := slices.DeleteFunc(cs.staying(g, len(g.children)), func(c *child) bool { return c == top })
+	stay := all[:max(len(all)-max(cs.cfg.FanOut/4, 1), 0)]
+	for _, far := range all[len(stay):] {
+		c := cs.links.at(far.link).contact
+		if to := cs.pickParent(g, stay, c.ID, nil); to != nil {
+			far.moving, far.since = true, now
+			cs.redirect(g, c.Peer, to)
+		}
+	}
+}
+
+// dominant returns the child of a root below which most clients of the group are, if they are more than one node can have;
+// else nil. It is mostly the root of before: the new one would stay above it with one child, so that the root could not tell
+// the tree from one that this child makes up.
 func (cs *children) dominant(g *group) *child {
 	c := g.heaviest()
-	if !g.root || g.countMembers() >= cs.cfg.FanOut || c == nil || c.weight <= uint32(cs.cfg.MaxWeight) || uint64(c.weight)*2 <= uint64(g.weight()) {
+	if !g.root || c == nil || c.weight <= uint32(cs.cfg.MaxWeight) || uint64(c.weight)*2 <= uint64(g.weight()) {
 		return nil
 	}
 	return c
