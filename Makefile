@@ -8,7 +8,7 @@ SHELL       := bash
 
 # Where goroutines, locks and sockets live: what stands there is run under the
 # race detector.
-EDGES := $(wildcard internal/daemon internal/fetch internal/loop internal/store overlay/libp2p proxy)
+EDGES := $(wildcard internal/daemon internal/fetch internal/loop internal/store internal/xmpp overlay/libp2p proxy)
 TOOL  := go tool -modfile=tools/go.mod
 
 # The compiler that wrote the committed *.pb.go; their headers name it.

@@ -43,6 +43,9 @@ require (
 	golang.org/x/text v0.42.0
 	golang.org/x/time v0.15.0
 	google.golang.org/protobuf v1.36.12
+	mellium.im/sasl v0.3.2
+	mellium.im/xmlstream v0.15.4
+	mellium.im/xmpp v0.22.0
 	pgregory.net/rapid v1.3.0
 	znkr.io/diff v1.0.1
 )
@@ -154,4 +157,5 @@ require (
 	golang.org/x/tools v0.49.0 // indirect
 	gonum.org/v1/gonum v0.17.0 // indirect
 	lukechampine.com/blake3 v1.4.1 // indirect
+	mellium.im/reader v0.1.0 // indirect
 )

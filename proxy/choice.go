@@ -96,7 +96,20 @@ func notPageError(document string, found Inspection) *choiceError {
 // subscribe subscribes to an address, or to the only feed that the page there advertises. If there is a choice, the
 // error is a *choiceError. An address that certainly cannot be followed is not subscribed to. An existing
 // subscription is inspected again only until its first poll has a result.
-func (s *Server) subscribe(ctx context.Context, address string, quietly bool) (done SubscribeMessage, err error) {
+func (s *Server) subscribe(ctx context.Context, address string, quietly bool) (SubscribeMessage, error) {
+	done, err := s.Choose(ctx, address)
+	if err != nil {
+		return SubscribeMessage{}, err
+	}
+	if done.QuietFollow = quietly; quietly {
+		return done, s.subs.SubscribeQuietly(ctx, done.URL)
+	}
+	return done, s.subs.Subscribe(ctx, done.URL, false)
+}
+
+// Choose returns the address to subscribe to for an address, itself or that of the only feed that the page there advertises, and
+// what is to be said about it. [Choices] returns what else can be chosen after an error.
+func (s *Server) Choose(ctx context.Context, address string) (done SubscribeMessage, err error) {
 	inspectCtx, cancel := context.WithTimeout(ctx, inspectTime)
 	defer cancel()
 	done.URL = address
@@ -115,10 +128,7 @@ func (s *Server) subscribe(ctx context.Context, address string, quietly bool) (d
 			done.Warning = oneLine(t.Reason)
 		}
 	}
-	if done.QuietFollow = quietly; quietly {
-		return done, s.subs.SubscribeQuietly(ctx, done.URL)
-	}
-	return done, s.subs.Subscribe(ctx, done.URL, false)
+	return done, nil
 }
 
 // chooseTarget inspects an address and returns the address to subscribe to, with the beginning of what counts on the

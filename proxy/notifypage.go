@@ -16,13 +16,14 @@ const (
 
 // A notifyPage is the page of notifications.
 type notifyPage struct {
-	Targets  []NotifyTarget
-	Channels []channelView // those that a new target can be told of
-	Watches  []Watch
-	Added    *NotifyTarget // the target that was just added
-	Tested   string        // id of the target that has just taken a test
-	DeadOf   string        // id of the target whose dead letters are shown; "": none are
-	Dead     []DeadLetter
+	Targets   []NotifyTarget
+	Channels  []channelView // those that a new target can be told of
+	Watches   []Watch
+	Messenger *Messenger    // nil: there is none
+	Added     *NotifyTarget // the target that was just added
+	Tested    string        // id of the target that has just taken a test
+	DeadOf    string        // id of the target whose dead letters are shown; "": none are
+	Dead      []DeadLetter
 }
 
 // notify shows the targets, and the dead letters of one.
@@ -52,6 +53,9 @@ func (s *Server) showNotify(w http.ResponseWriter, r *http.Request, p notifyPage
 		return err
 	}
 	p.Targets = s.config.Notifications.Targets()
+	if s.config.Messenger != nil {
+		p.Messenger = s.config.Messenger()
+	}
 	return s.writePage(w, r, http.StatusOK, "notify.html", "Notifications", p)
 }
 

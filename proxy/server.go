@@ -60,6 +60,8 @@ type Config struct {
 	News News
 	// Notifications holds the node's targets. Only requests for them need it.
 	Notifications Notifications
+	// Messenger says how the node talks with people by XMPP; it returns nil if it does not. Default nil.
+	Messenger func() *Messenger
 	// Filter says that keyword subscriptions cover the articles of all channels of the network. Default false.
 	Filter bool
 	// MaxArticles is the size of a keyword feed in articles, at least 1. Default 10. Readers fetch more bytes with a

@@ -191,6 +191,8 @@ type Status struct {
 	EntryPoints EntryPoints `json:"entry_points"`
 	// RejectedItems holds the latest items of publishers that this node has rejected.
 	RejectedItems []RejectedItem `json:"refused"`
+	// Messenger says how the node talks with people by XMPP; nil if it does not.
+	Messenger *Messenger `json:"messenger,omitempty"`
 }
 
 // A RejectedItem is a publisher's item that was rejected.

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -318,11 +319,16 @@ func readByNode(t *testing.T, reader string, addresses []string) []documentRead 
 	return readByProgram(t, exec.Command(nodeWith(t, reader), append([]string{filepath.Join(readersFolder, "read.mjs"), reader}, addresses...)...))
 }
 
+// installing is held while npm installs packages, which begins by removing all.
+var installing sync.Mutex
+
 // nodeWith returns the program node, which finds a package that npm has installed in readersFolder.
 func nodeWith(t *testing.T, reader string) (node string) {
 	t.Helper()
 	node = requireTool(t, "node", "it runs "+reader)
 	npm := requireTool(t, "npm", "it installs "+reader)
+	installing.Lock()
+	defer installing.Unlock()
 	if _, err := os.Stat(filepath.Join(readersFolder, "node_modules", reader)); err != nil {
 		out, err := exec.Command(npm, "ci", "--prefix", readersFolder, "--ignore-scripts", "--no-audit", "--no-fund").CombinedOutput()
 		switch {

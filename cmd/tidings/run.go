@@ -40,6 +40,13 @@ type runCommand struct {
 	Contact             string   `placeholder:"URL" help:"Contact for owners of polled web servers: an http, https or mailto URL, which is sent in the User-Agent. Default: none."`
 	SubscribeOnRead     string   `enum:"never,second,first" default:"second" placeholder:"MODE" help:"Which read of an address without a token subscribes to it: never, second (default) or first."`
 
+	XMPP struct {
+		JID          string   `name:"jid" placeholder:"JID" help:"Account of a messenger, such as news@chat.example, by which people follow feeds and are told what is new: see the guide to the messenger."`
+		PasswordFile string   `placeholder:"FILE" help:"File whose first line is the password of --xmpp-jid."`
+		Server       string   `placeholder:"HOST:PORT" help:"Address of the XMPP server (what DNS says about the domain of --xmpp-jid)."`
+		Allow        []string `placeholder:"JID" help:"Account of a person who may give commands to the messenger (those in the contact list of --xmpp-jid). May be repeated."`
+	} `embed:"" prefix:"xmpp-"`
+
 	PublishKey string `placeholder:"FILE" help:"File with a publisher's key. Programs on this machine that send the token of the data directory can publish with it."`
 	keyFlags   `embed:""`
 
@@ -147,6 +154,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	d.KeywordItems = c.KeywordItems
 	d.SubscribeOnRead = c.SubscribeOnRead
 	d.Contact = c.Contact
+	d.XMPP = daemon.XMPP{JID: c.XMPP.JID, PasswordFile: c.XMPP.PasswordFile, Server: c.XMPP.Server, Allow: c.XMPP.Allow}
 	d.Version = release().Version
 	d.Agent = "tidings/" + d.Version
 

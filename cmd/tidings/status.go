@@ -49,6 +49,7 @@ func statusTable(st proxy.Status, t terminal, now time.Time) string {
 	line("subscriptions", strconv.Itoa(st.Subscriptions), plainText)
 	line("feeds", fmt.Sprintf("%d kept for the network, %d polled", st.ChannelsOwned, st.ChannelsPolled), plainText)
 	line("decision", decisionText(st), plainText)
+	line("messenger", messengerText(st.Messenger), plainText)
 	line("up for", span(time.Duration(st.UptimeS*float64(time.Second))), plainText)
 	line("version", st.Version, plainText)
 	line("id", st.ID, plainText)
@@ -88,6 +89,17 @@ func settingsOf(st proxy.Status) string {
 		parts = append(parts, name+" "+st.Settings[name])
 	}
 	return strings.Join(parts, ", ")
+}
+
+// messengerText describes the node's messenger.
+func messengerText(m *proxy.Messenger) string {
+	switch {
+	case m == nil:
+		return ""
+	case !m.Connected:
+		return strings.TrimSuffix(m.Account+", not connected: "+m.Error, ": ")
+	}
+	return m.Account + ", connected, with " + proxy.Plural(len(m.Contacts), "contact", "contacts")
 }
 
 // decisionText describes how a node decides how many nodes poll each channel that it leads.

@@ -102,6 +102,8 @@ type Config struct {
 	SubscribeOnRead string
 	// Signer signs what programs on this machine publish. Default nil: the node cannot sign.
 	Signer Signer
+	// XMPP is the account by which the node talks with people. Default: none.
+	XMPP XMPP
 	// Version is the release of the software, shown to origins. Default empty.
 	Version string
 	// Contact is an http, https or mailto URL under which owners of origins reach the operator of this node.
@@ -196,6 +198,9 @@ func (c Config) Validate() error {
 		return fmt.Errorf("--public-url %q: give http or https, a host and, if needed, a port, such as https://node.example", c.PublicURL)
 	}
 	if err := fetch.CheckContact(c.Contact); err != nil {
+		return err
+	}
+	if err := c.XMPP.validate(c.HTTP); err != nil {
 		return err
 	}
 	return cmp.Or(

@@ -19,6 +19,7 @@
 //	private/       a file for each private feed: its address, its headers and its items
 //	keywords.db    keyword subscriptions and the articles that matched them
 //	news.db        the journal of what was new, and how far the targets of notifications have come
+//	messenger.json the contacts of the messenger, and what they follow
 //	notify.json    the targets of notifications, with their passwords
 //	*.db.second    a second copy of the subscriptions, in case the store loses them
 //
@@ -93,6 +94,7 @@ type Daemon struct {
 	courier       *news.Courier
 	hub           *hub
 	notifications *notifications
+	messenger     *messenger // nil: there is none
 	callbacks     *callbacks
 
 	config  Config
@@ -247,7 +249,7 @@ func (d *Daemon) open() (err error) {
 	if d.server == nil { // nobody reads from this node, so its hub has nothing to send
 		return nil
 	}
-	if err = d.hub.load(); err != nil {
+	if err = cmp.Or(d.hub.load(), d.openMessenger()); err != nil {
 		d.host.Close()
 	}
 	return err
@@ -276,7 +278,7 @@ func (d *Daemon) assemble() {
 			Control: fetch.DialControl(c.AllowPrivateOrigins, d.host.IPs), AllowPrivate: c.AllowPrivateOrigins, Agent: strings.TrimRight("tidings/"+c.Version, "/"), Page: d.notifyPage(),
 		}),
 	}
-	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, d.callbacks.listener, &d.damage, d.channelList, d.keywords, d.notifications, d.log}
+	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, d.callbacks.listener, &d.damage, d.channelList, d.keywords, d.notifications, nil, d.log}
 }
 
 // answered passes an origin's answer to the private feeds, or to the node on its loop.
@@ -438,6 +440,9 @@ func (d *Daemon) drive(ctx context.Context) error {
 	parts.Go(func() { d.courier.Run(looping) })
 	if d.server != nil {
 		parts.Go(func() { d.hub.run(looping) })
+	}
+	if d.messenger != nil {
+		parts.Go(func() { d.messenger.run(looping) })
 	}
 	watching, stopWatching := context.WithCancel(ctx) // ends before the node leaves
 	defer stopWatching()

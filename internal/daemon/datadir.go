@@ -34,6 +34,7 @@ const (
 	keywordsFile     = "keywords.db"
 	newsFile         = "news.db"
 	targetsFile      = "notify.json"
+	contactsFile     = "messenger.json"
 	publishTokenFile = "publish.token"
 	apiTokenFile     = "api.token"
 )

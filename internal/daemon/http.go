@@ -37,6 +37,7 @@ func (d *Daemon) openServer() {
 		Hub:             d.hub,
 		News:            newsReader{d.recorder.journal},
 		Notifications:   d.notifications,
+		Messenger:       func() *proxy.Messenger { return d.messenger.Status() },
 		Filter:          d.config.Filter,
 		MaxArticles:     d.config.KeywordItems,
 		Publishing:      d,

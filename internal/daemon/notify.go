@@ -155,6 +155,15 @@ func (n *notifications) save(targets []*openTarget) error {
 	return nil
 }
 
+// wants reports whether a target is told of a feed or a search.
+func (n *notifications) wants(url, query string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.ContainsFunc(n.targets, func(t *openTarget) bool {
+		return url != "" && slices.Contains(t.Feeds, url) || query != "" && slices.Contains(t.Queries, query)
+	})
+}
+
 // find returns the target with an id. The caller holds the mutex.
 func (n *notifications) find(id string) (*openTarget, error) {
 	for _, t := range n.targets {

@@ -36,7 +36,7 @@ func TestTentativeChangesKeepAUsersSubscription(t *testing.T) {
 		both.Wait()
 		if err := m.do(t.Context(), func() {
 			s, ok := m.node.Feeds.Subscription(m.key(url))
-			if r := m.byKey[m.key(url)]; !ok || isTemporary(attributesOf(s)) || len(r.waiting) > 0 {
+			if r := m.byKey[m.key(url)]; !ok || attributesOf(s).rank() == 0 || len(r.waiting) > 0 {
 				t.Errorf("%d: it is there: %v, with %s; %d wait", i, ok, s.Attributes, len(r.waiting))
 			}
 		}); err != nil {

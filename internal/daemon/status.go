@@ -40,6 +40,7 @@ type status struct {
 	channels *channelList
 	keywords *keywords
 	targets  *notifications
+	contacts *messenger // nil: there is none
 	log      *slog.Logger
 }
 
@@ -179,6 +180,7 @@ func (st *status) Status(ctx context.Context) (proxy.Status, error) {
 			s.State = proxy.StateCutOff
 		}
 	}
+	s.Messenger = st.contacts.Status()
 	s.ID, s.EntryPoints = snap.ID.String(), entryPointsStatus(snap.EntryPoints)
 	s.Scheme, s.Settings = st.network.Scheme(), st.network.Settings()
 	err = st.do(ctx, func() {
@@ -281,6 +283,7 @@ func (st *status) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 	findings = append(findings, failedHubs(channels)...)
 	findings = append(findings, st.channels.private.findings()...)
 	findings = append(findings, st.targets.findings(time.Now())...)
+	findings = append(findings, st.contacts.findings(time.Now())...)
 	findings = append(findings, st.keywords.findings(proxy.CountShared(channels), st.config.Filter)...)
 	if problems+reported == 0 && len(channels) > 0 {
 		findings = append(findings, proxy.Finding{Level: levelOK, What: fmt.Sprintf("subscriptions: %d, none with problems", len(channels))})

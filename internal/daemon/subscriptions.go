@@ -75,6 +75,8 @@ type attributes struct {
 	Quiet bool `json:"quiet,omitempty"` // followed through members that stand between
 	// Tentative marks a subscription made by publishing, as long as no item was accepted.
 	Tentative bool `json:"tentative,omitempty"`
+	// Messenger marks a subscription made for contacts of the messenger. It ends with the last of them.
+	Messenger bool `json:"messenger,omitempty"`
 	// RequiredProvenance is the provenance without which items are not shown; empty: any.
 	RequiredProvenance string   `json:"least,omitempty"`
 	Tags               []string `json:"tags,omitempty"`
@@ -97,8 +99,16 @@ func attributesOf(s feedtree.Subscription) (a attributes) {
 	return a
 }
 
-// isTemporary reports that no person asked for a subscription.
-func isTemporary(a attributes) bool { return a.Auto || a.Tentative }
+// rank says who wants a subscription: nobody who asked for it, contacts of the messenger, or the node's user.
+func (a attributes) rank() int {
+	switch {
+	case a.Auto || a.Tentative:
+		return 0
+	case a.Messenger:
+		return 1
+	}
+	return 2
+}
 
 const (
 	unsubscribedPrefix = "daemon/ended/"
@@ -159,7 +169,24 @@ func (s *subscriptions) subscribeTentatively(ctx context.Context, url string) er
 	return s.subscribe(ctx, url, attributes{Tentative: true, LastRead: time.Now().Unix()})
 }
 
-// subscribe subscribes to a feed. A subscription that the user asked for is never weakened to an automatic or
+// subscribeForContact subscribes to a feed for a contact of the messenger.
+func (s *subscriptions) subscribeForContact(ctx context.Context, url string) error {
+	return s.subscribe(ctx, url, attributes{Messenger: true, LastRead: time.Now().Unix()})
+}
+
+// ofMessenger returns the feeds that are subscribed to for contacts of the messenger.
+func (s *subscriptions) ofMessenger() (urls []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.byKey {
+		if r.subscribed && r.attributes.Messenger {
+			urls = append(urls, r.url)
+		}
+	}
+	return urls
+}
+
+// subscribe subscribes to a feed. A subscription is never weakened, such as one that the user asked for to an automatic or
 // tentative one; otherwise the new attributes replace the old ones.
 func (s *subscriptions) subscribe(ctx context.Context, url string, a attributes) error {
 	err := s.change(ctx, url, func(r *subscription, done func(error)) {
@@ -167,7 +194,7 @@ func (s *subscriptions) subscribe(ctx context.Context, url string, a attributes)
 		case r.subscribed && a.Quiet && !old.Quiet:
 			done(kindError{proxy.ErrKnown, fmt.Errorf("follow %s quietly: %w", url, node.ErrNotQuiet)})
 			return
-		case r.subscribed && (isTemporary(a) || !isTemporary(old)):
+		case r.subscribed && a.rank() <= old.rank():
 			done(nil)
 			return
 		case a.Auto && r.unsubscribedAt != 0:

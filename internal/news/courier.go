@@ -102,6 +102,7 @@ type delivery struct {
 	Target
 	cancel context.CancelFunc
 	ended  chan struct{} // closed when the work has stopped
+	woken  chan struct{} // holds one token after Wake
 
 	mu     sync.Mutex // guards the fields below; the work alone writes them
 	state  TargetState
@@ -153,7 +154,7 @@ func (c *Courier) Add(t Target) error {
 	if c.targets[t.ID] != nil {
 		return fmt.Errorf("deliver events to %s: it is a target already", t.ID)
 	}
-	d := &delivery{Target: t, state: state, stored: state.Delivered, pause: firstRetry}
+	d := &delivery{Target: t, woken: make(chan struct{}, 1), state: state, stored: state.Delivered, pause: firstRetry}
 	c.targets[t.ID] = d
 	if c.start != nil {
 		c.start(d)
@@ -183,6 +184,20 @@ func (c *Courier) Remove(id string) error {
 		return fmt.Errorf("forget the deliveries to %s: %w", id, err)
 	}
 	return nil
+}
+
+// Wake ends the pause of a target that was held, or that failed: it can take events again.
+func (c *Courier) Wake(id string) {
+	c.mu.Lock()
+	d := c.targets[id]
+	c.mu.Unlock()
+	if d == nil {
+		return
+	}
+	select {
+	case d.woken <- struct{}{}:
+	default:
+	}
 }
 
 // State returns the state of a target; ok is false if there is none with the id.
@@ -234,7 +249,7 @@ func (c *Courier) deliver(ctx context.Context, d *delivery) {
 		default:
 			wait = c.offer(ctx, d, events, last, missed)
 		}
-		if !sleep(ctx, wait) {
+		if !d.sleep(ctx, wait) {
 			return
 		}
 	}
@@ -245,6 +260,13 @@ func (d *delivery) skip(last uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.state.Delivered = last
+}
+
+// hold notes that the target is held. A target that is held does not fail.
+func (d *delivery) hold() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.state.Since, d.state.Error, d.state.Next, d.pause = time.Time{}, "", time.Time{}, firstRetry
 }
 
 // next returns the events for the next Send, and the number up to which they are all that the target wants.
@@ -276,6 +298,7 @@ func (c *Courier) offer(ctx context.Context, d *delivery, events []Event, last u
 	now := c.journal.clock()
 	if len(events) > 0 && d.HeldUntil != nil {
 		if until := d.HeldUntil(now, events[0].Time); until.After(now) {
+			d.hold()
 			return until.Sub(now)
 		}
 	}
@@ -357,8 +380,8 @@ func (c *Courier) deadLetters(d *delivery, next *TargetState, events []Event, re
 	return ops
 }
 
-// sleep waits, and reports whether ctx goes on.
-func sleep(ctx context.Context, wait time.Duration) bool {
+// sleep waits until the time has passed or the target is woken, and reports whether ctx goes on.
+func (d *delivery) sleep(ctx context.Context, wait time.Duration) bool {
 	if wait <= 0 {
 		return ctx.Err() == nil
 	}
@@ -366,6 +389,8 @@ func sleep(ctx context.Context, wait time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
+	case <-d.woken:
 		return true
 	case <-ctx.Done():
 		return false

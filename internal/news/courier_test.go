@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -228,6 +229,45 @@ func TestPaceOfATarget(t *testing.T) {
 	})
 }
 
+// A target that is held does not fail, however long it is held, and gets its events as soon as it is woken.
+func TestHeldTargetIsWoken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openRoute(t)
+		var away atomic.Bool
+		r.taker.answer = func(time.Time) error {
+			if away.Store(true); len(r.taker.got) <= 2 { // it goes in the middle of the attempt
+				return errors.New("gone")
+			}
+			return nil
+		}
+		r.run(func(t *Target) {
+			t.HeldUntil = func(now, _ time.Time) time.Time {
+				if away.Load() {
+					return now.Add(time.Hour)
+				}
+				return now
+			}
+		})
+		r.record("1", "0")
+		settle(maxTries + time.Hour)
+		r.expect("1")
+		if s, _ := r.State("webhook-1"); !s.Since.IsZero() || s.Dead != 0 {
+			t.Errorf("the state of a target that is held is %+v", s)
+		}
+		away.Store(false)
+		r.Wake("webhook-1")
+		settle(firstRetry * 2) // the second attempt fails, too, and is no dead letter: the days away do not count
+		r.expect("1 1")
+		away.Store(false)
+		r.Wake("webhook-1")
+		synctest.Wait()
+		r.expect("1 1 1")
+		r.Wake("unknown")
+		r.stop()
+		_ = r.disk.Close()
+	})
+}
+
 // A server that names a time is left alone until then.
 func TestRetryAfterIsObeyed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -268,7 +308,7 @@ func TestUnwantedEvents(t *testing.T) {
 			r.record(items...)
 			settle(time.Second)
 		}
-		r.now = r.now.Add(maxAge)
+		r.now = r.now.Add(MaxAge)
 		r.record("x1")
 		settle(time.Second)
 		r.expect("x1")

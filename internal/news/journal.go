@@ -38,12 +38,12 @@ import (
 )
 
 const (
-	// maxEvents, maxBytes and maxAge bound the events that a journal keeps. The oldest are dropped first; a program
+	// maxEvents, maxBytes and MaxAge bound the events that a journal keeps. The oldest are dropped first; a program
 	// that asks for them is told that some are missing.
 	// The age is longer than a week, for digests that are sent once a week.
 	maxEvents = 10_000
 	maxBytes  = 64 << 20
-	maxAge    = 10 * 24 * time.Hour
+	MaxAge    = 10 * 24 * time.Hour
 	// maxEventBytes bounds one event. Beyond it the event names the item without its content.
 	maxEventBytes = 64 << 10
 	// goneTime is how long an item that has left the document is remembered.
@@ -232,7 +232,7 @@ func (j *Journal) surplus(added []keptEvent, now time.Time) (n int) {
 	}
 	for n < min(len(j.kept), maxDropped+len(added)) {
 		k := j.kept[n]
-		if count <= maxEvents && size <= maxBytes && now.Sub(k.at) <= maxAge {
+		if count <= maxEvents && size <= maxBytes && now.Sub(k.at) <= MaxAge {
 			break
 		}
 		count, size, n = count-1, size-k.size, n+1

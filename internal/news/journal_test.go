@@ -247,7 +247,7 @@ func TestBoundsOfTheJournal(t *testing.T) {
 	if events, missed, err := d.After(batch, 1); missed || err != nil || events[0].Number != batch+1 {
 		t.Errorf("%v %v %v, want the oldest event, and none missed", events, missed, err)
 	}
-	d.now = d.now.Add(maxAge + time.Second)
+	d.now = d.now.Add(MaxAge + time.Second)
 	fill(20_000, 1)
 	if got := maxEvents + 1 - maxDropped - 1; len(d.kept) != got {
 		t.Errorf("%d events are kept after a week, want %d: some are deleted each time", len(d.kept), got)

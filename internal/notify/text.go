@@ -85,3 +85,39 @@ func excerpt(text string, longest int) string {
 func oneLine(text string) string {
 	return strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
 }
+
+const (
+	// maxChatLine bounds a line of a message in a chat, and maxChat all lines of its text, in bytes. A telephone shows about
+	// twenty lines.
+	maxChatLine = 500
+	maxChat     = 1_500
+)
+
+// Chat returns a message for a chat: its source and title, its link, and the beginning of its text. The lines of a text that
+// tells what was added to a page and removed from it stay apart.
+func (m *Message) Chat() string {
+	lines := []string{m.Line()}
+	size := 0
+	for line := range strings.Lines(m.body()) {
+		if line = excerpt(line, maxChatLine); line == "" {
+			continue
+		}
+		if size += len(line); size > maxChat {
+			lines = append(lines, "…")
+			break
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Line returns the source, the title and, in a second line, the link of a message.
+func (m *Message) Line() string {
+	if l := link(m, maxChatLine); l != "" {
+		return m.name() + "\n" + l
+	}
+	return m.name()
+}
+
+// SourceLine returns the source of a message in one line.
+func (m *Message) SourceLine() string { return excerpt(m.Source, maxTitle/2) }
