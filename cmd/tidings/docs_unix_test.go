@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -217,13 +216,7 @@ func newPageRunner(t *testing.T, bash, root string, build *buildCache) *pageRunn
 		"-o bin/", "-o " + r.home + "/bin/",
 	}
 	for _, p := range []string{"8190", "8191", "8192", "8193", "4811", "4812", "4813", "8000"} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, port, _ := net.SplitHostPort(l.Addr().String())
-		l.Close()
-		swaps = append(swaps, p, port)
+		swaps = append(swaps, p, portToKeep(t))
 	}
 	r.swap = strings.NewReplacer(swaps...)
 	t.Cleanup(r.stopNodes)

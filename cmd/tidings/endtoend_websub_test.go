@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -40,15 +39,7 @@ func TestASubscriberOfNpmHearsNewItems(t *testing.T) {
 		return os.ErrNotExist
 	})
 
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(free.Addr().String())
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
-	c := exec.Command(node, filepath.Join(readersFolder, "subscribe.mjs"), topic, hub, port)
+	c := exec.Command(node, filepath.Join(readersFolder, "subscribe.mjs"), topic, hub, portToKeep(t))
 	c.Stderr = os.Stderr
 	stdin, err := c.StdinPipe()
 	if err != nil {

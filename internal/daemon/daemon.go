@@ -52,7 +52,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strings"
 	"sync"
 	"time"
 
@@ -62,9 +61,7 @@ import (
 	"tidings/feedtree"
 	"tidings/internal/env"
 	"tidings/internal/fetch"
-	"tidings/internal/news"
 	"tidings/internal/node"
-	"tidings/internal/notify"
 	"tidings/internal/store"
 	"tidings/internal/wire"
 	"tidings/overlay"
@@ -90,18 +87,13 @@ type Daemon struct {
 	*watches
 	*channelList
 	*status
-	recorder      *recorder
-	courier       *news.Courier
-	hub           *hub
-	notifications *notifications
-	messenger     *messenger // nil: there is none
-	callbacks     *callbacks
+	*outlets
+	callbacks *callbacks
 
 	config  Config
 	log     *slog.Logger
 	dataDir *dataDir
 	disk    *store.Disk
-	news    *store.Disk
 	host    *libp2p.Host
 	fetch   *fetch.Client
 	http    net.Listener  // nil: readers are not served
@@ -138,8 +130,7 @@ func Open(c Config) (*Daemon, error) {
 	if c.Filter {
 		d.keywords.arrivals.maxAge = recentAge
 	}
-	d.recorder = &recorder{nodeLoop: d.nodeLoop, log: d.log, wake: make(chan struct{}, 1), current: map[string]bool{}}
-	if d.recorder.journal, d.news, err = openNews(c.path(newsFile)); err != nil {
+	if d.outlets, err = openOutlets(d.nodeLoop, c.path(newsFile), d.log); err != nil {
 		return nil, errors.Join(fileError(c.Dir, err), d.disk.Close(), d.keywords.disk.Close())
 	}
 	d.keywords.missed.read = func(key overlay.ID, then func(feedtree.Document)) {
@@ -241,15 +232,8 @@ func (d *Daemon) open() (err error) {
 		return err
 	}
 	d.assemble()
-	if err := d.notifications.load(); err != nil {
-		d.host.Close()
-		return err
-	}
 	d.openServer()
-	if d.server == nil { // nobody reads from this node, so its hub has nothing to send
-		return nil
-	}
-	if err = cmp.Or(d.hub.load(), d.openMessenger()); err != nil {
+	if err = d.loadOutlets(); err != nil {
 		d.host.Close()
 	}
 	return err
@@ -265,19 +249,7 @@ func (d *Daemon) assemble() {
 	d.publishing = &publishing{nodeLoop: n, subscriptions: d.subscriptions, reading: d.reading, signer: c.Signer, token: d.dataDir.publishToken, log: d.log}
 	d.watches = &watches{nodeLoop: n, keywords: d.keywords, filter: c.Filter, slot: make(chan struct{}, 1)}
 	d.channelList = &channelList{n, d.disk, d.private, c.AllowPrivateOrigins}
-	d.recorder.private, d.recorder.watches = d.private, d.watches
-	d.private.marked, d.subscriptions.gone, d.keywords.matched = d.recorder.mark, d.recorder.mark, d.recorder.markMatch
-	d.keywords.created = d.recorder.markNew
-	d.courier = news.NewCourier(d.recorder.journal, d.log)
-	d.hub = newHub(d.courier, d.news, d.log)
-	d.hub.get = func(ctx context.Context, address string) (proxy.Page, error) { return d.server.Get(ctx, address) }
-	d.hub.follows, d.hub.shows = d.follows, d.recorder.shows
-	d.notifications = &notifications{
-		path: c.path(targetsFile), courier: d.courier, private: d.private, subs: d.subscriptions, watches: d.watches, log: d.log,
-		sender: notify.New(notify.Config{
-			Control: fetch.DialControl(c.AllowPrivateOrigins, d.host.IPs), AllowPrivate: c.AllowPrivateOrigins, Agent: strings.TrimRight("tidings/"+c.Version, "/"), Page: d.notifyPage(),
-		}),
-	}
+	d.assembleOutlets()
 	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, d.callbacks.listener, &d.damage, d.channelList, d.keywords, d.notifications, nil, d.log}
 }
 
@@ -435,15 +407,7 @@ func (d *Daemon) drive(ctx context.Context) error {
 	if d.config.Signer != nil {
 		parts.Go(func() { d.publishing.runHeartbeats(looping) })
 	}
-	parts.Go(func() { d.recorder.run(looping) })
-	parts.Go(func() { d.recorder.watchHealth(looping, d.channelList.List) })
-	parts.Go(func() { d.courier.Run(looping) })
-	if d.server != nil {
-		parts.Go(func() { d.hub.run(looping) })
-	}
-	if d.messenger != nil {
-		parts.Go(func() { d.messenger.run(looping) })
-	}
+	parts.Go(func() { d.outlets.run(looping, d.server != nil, d.channelList.List) })
 	watching, stopWatching := context.WithCancel(ctx) // ends before the node leaves
 	defer stopWatching()
 	parts.Go(func() { d.status.runJournal(watching) })
