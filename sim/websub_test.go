@@ -18,8 +18,8 @@ func (h *Hub) delays(t *testing.T, from, to time.Time) []time.Duration {
 	return all
 }
 
-// A feed whose hub delivers is hardly polled, and its items are at all readers within a second. What is left are a poll in
-// six hours, and one look of each owner in a day.
+// A feed whose hub delivers is hardly polled, and its items are at all readers within a second. What is left are a poll
+// and looks of some owners in a day.
 func TestAHubPushesInsteadOfPolls(t *testing.T) {
 	t.Parallel()
 	h := NewHub(1, 8, 3)
