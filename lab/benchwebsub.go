@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"tidings/internal/daemon"
 	"tidings/internal/daemon/origin"
 	"tidings/internal/loop"
@@ -28,7 +30,7 @@ type benchWebSubCommand struct {
 	Public    int           `default:"3" quick:"2" help:"Number of these that hubs reach (${default})."`
 	Rounds    int           `default:"2" quick:"2" help:"Items of each real channel that count (${default})."`
 	Rate      float64       `default:"10" quick:"20" help:"Items that are published in a second (${default})."`
-	Simulated int           `default:"50" quick:"4" help:"Number of simulated channels (${default})."`
+	Simulated int           `default:"20" quick:"4" help:"Number of simulated channels (${default})."`
 	Every     time.Duration `default:"3h" quick:"1h" help:"Mean time between two items of a simulated channel (${default})."`
 	Length    time.Duration `default:"48h" quick:"12h" help:"Simulated time in which polls count (${default})."`
 	Seed      uint64        `default:"1" help:"Seed of the simulation (${default})."`
@@ -159,13 +161,20 @@ func (c *benchWebSubCommand) measure(ctx context.Context, progress func(string, 
 	if err := b.open(ctx, &parts, dir, progress); err != nil {
 		return r, err
 	}
-	for i, n := range b.nodes {
-		for f := range c.Channels {
-			if err := n.SubscribeClients(ctx, site.URL(f), 1); err != nil {
-				return r, fmt.Errorf("subscribe: %w", err)
+	progress("subscribing", 0)
+	subscribing, stopped := errgroup.WithContext(ctx)
+	for _, n := range b.nodes {
+		subscribing.Go(func() error {
+			for f := range c.Channels {
+				if err := n.SubscribeClients(stopped, site.URL(f), 1); err != nil {
+					return fmt.Errorf("subscribe: %w", err)
+				}
 			}
-		}
-		progress("subscribing", float64(i+1)/float64(len(b.nodes)))
+			return nil
+		})
+	}
+	if err := subscribing.Wait(); err != nil {
+		return r, err
 	}
 	if err := b.await(ctx, "a subscription at the hub for each feed", progress, func() (int, error) {
 		_, subscribed, _ := site.Counts()

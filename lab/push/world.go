@@ -37,7 +37,7 @@ type Result struct {
 
 const (
 	outage = time.Hour
-	// settled is how long polls and hubs settle before polls count.
+	// settled is how long polls and hubs settle before polls count, and at least three mean times between two items.
 	settled = 6 * time.Hour
 	// resumeTime is how long the hub may be back until a channel is pushed again, in mean times between two items. A hub is
 	// relied on when it has delivered an item.
@@ -94,12 +94,13 @@ func (w World) Run(ctx context.Context, progress func(what string, done float64)
 func (w World) measure(ctx context.Context, public int, progress func(float64)) (polls int, h *sim.Hub, err error) {
 	h = sim.NewHub(w.Seed, w.Members, public)
 	h.Publish(w.Channels, w.Every, 0)
-	all := settled + w.Length
-	if err := run(ctx, h, settled, func(done float64) { progress(done * float64(settled) / float64(all)) }); err != nil {
+	settle := max(settled, 3*w.Every)
+	all := settle + w.Length
+	if err := run(ctx, h, settle, func(done float64) { progress(done * float64(settle) / float64(all)) }); err != nil {
 		return 0, nil, err
 	}
 	before := h.Polls()
-	err = run(ctx, h, w.Length, func(done float64) { progress((float64(settled) + done*float64(w.Length)) / float64(all)) })
+	err = run(ctx, h, w.Length, func(done float64) { progress((float64(settle) + done*float64(w.Length)) / float64(all)) })
 	return h.Polls() - before, h, err
 }
 
