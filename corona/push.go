@@ -12,7 +12,6 @@ import (
 	"tidings/difference/page"
 	"tidings/internal/env"
 	"tidings/internal/feed"
-	"tidings/overlay"
 )
 
 const (
@@ -347,13 +346,6 @@ func topicOf(a env.Answer, f *feed.Feed, isPage bool) (t websub.Topic) {
 		return t
 	}
 	return websub.Topic{}
-}
-
-// Hint notes that the document of a channel that this node leads may have changed.
-func (c *Corona) Hint(key overlay.ID) {
-	if l := c.leaders[key]; l != nil {
-		c.sequencer.pushes.hint(l, c.clock.Now())
-	}
 }
 
 // changed chooses the polling interval of a channel again, because its hub is trusted or no longer, and tells readers.
