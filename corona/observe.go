@@ -131,7 +131,9 @@ func (sq *sequencer) takeChanges(l *leaderState, from env.Peer, r observation, n
 	l.hideCounters(shown)
 	behind := l.known.IsBehind(f)
 	d := sq.diff(l, from, f, behind, now)
-	sq.pushes.polled(l, d, from.ID == "", now)
+	if sq.pushes.polled(l, d, from.ID == "", now); from.ID == "" {
+		l.push.unsettled = behind
+	}
 	l.known.Touch(f)
 	if d.Empty() {
 		sq.stats.Unchanged++

@@ -24,6 +24,7 @@ type poller struct {
 	reports    *reports
 	exclusions exclusions
 	up         sequencing
+	spared     func(key overlay.ID, now time.Time) bool // says whether a channel that this node leads needs no poll now
 
 	assignments *overlay.Index[assignment]
 	outstanding []outstandingPoll    // polls without an answer, oldest first
@@ -187,6 +188,9 @@ func (po *poller) due(d *assignment, now time.Time) {
 	case !d.private && d.extra != nil && d.extra.limitedUntil.After(now):
 		at, _ := d.nextAllowed(d.extra.limitedUntil.Time())
 		po.plan(d, at, d.target.domain+" asks several nodes for fewer requests")
+	case d.led && po.spared(d.key(), now):
+		po.stats.Skipped++
+		po.planNextSlot(d, now)
 	default:
 		if ok, at, why := po.polite(d, now); !ok {
 			po.stats.Skipped++

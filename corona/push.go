@@ -12,12 +12,13 @@ import (
 	"tidings/difference/page"
 	"tidings/internal/env"
 	"tidings/internal/feed"
-	"tidings/overlay"
 )
 
 const (
 	// pushedInterval is the polling interval of a channel whose hub is trusted.
 	pushedInterval = 6 * time.Hour
+	// pushedPollGap is the longest time between two polls of such a channel, also while its hub delivers.
+	pushedPollGap = 24 * time.Hour
 	// silentFactor is the time without news, in mean times between updates, after which the sequencer looks whether its hub
 	// has left something out. With pushGrace, and the time until the next upkeep, that is within two such times. Updates come
 	// at random, so that this costs a request for about every fifth update.
@@ -52,6 +53,7 @@ type pushing struct {
 	heardAt    time.Time                // when it was last certain that the hub had left nothing out
 	missedAt   time.Time                // when a poll found an item that the hub had not delivered; zero: none
 	late       int                      // late notifications in a row
+	unsettled  bool                     // this node's last poll has shown the log to be ahead of the document
 	hinted     bool                     // a fetch is wanted because of a hint
 	lookedAt   time.Time                // when owners last were to fetch the document, to confirm what was pushed
 }
@@ -312,6 +314,13 @@ func (ps *pushes) interval(l *leaderState) (interval time.Duration, why string, 
 	return interval, "the feed's hub pushes what is new", l.push.pushed()
 }
 
+// proven reports whether a channel needs no poll now: since the last one its hub has delivered an item, less than a polling
+// interval ago. Only polls find what the origin takes back, so there is one in a day, and more of them if one has found some.
+func (ps *pushes) proven(l *leaderState, now time.Time) bool {
+	p, interval := &l.push, ps.scaled(pushedInterval)
+	return p.pushed() && !p.unsettled && p.heardAt.After(l.state.Polled) && now.Sub(p.heardAt) < interval && now.Sub(l.state.Polled) < ps.scaled(pushedPollGap)-interval/2
+}
+
 // quiet reports whether owners are not to fetch the document of a channel now, only to confirm what was pushed.
 func (ps *pushes) quiet(l *leaderState, now time.Time) bool {
 	if !l.push.pushed() {
@@ -337,13 +346,6 @@ func topicOf(a env.Answer, f *feed.Feed, isPage bool) (t websub.Topic) {
 		return t
 	}
 	return websub.Topic{}
-}
-
-// Hint notes that the document of a channel that this node leads may have changed.
-func (c *Corona) Hint(key overlay.ID) {
-	if l := c.leaders[key]; l != nil {
-		c.sequencer.pushes.hint(l, c.clock.Now())
-	}
 }
 
 // changed chooses the polling interval of a channel again, because its hub is trusted or no longer, and tells readers.

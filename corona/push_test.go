@@ -1,6 +1,7 @@
 package corona
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -206,6 +207,61 @@ func TestWhatAHubHasSentIsTakenBack(t *testing.T) {
 		if v.latest() != "of one" || len(v.items) != 5 {
 			t.Errorf("handed over %v: the log ends with %q, after %d items", handed, v.latest(), len(v.items))
 		}
+	}
+}
+
+// A channel whose hub delivers is polled once in a day, and one whose hub is quiet once in six hours. What the origin takes back
+// is found all the same.
+func TestAHubThatDeliversSparesPolls(t *testing.T) {
+	doc := rss("A", "", "two", "one")
+	v := newChannelNetwork(t, 3, doc)
+	v.aside = false
+	v.hand(v.pollers[0])
+	v.hand(v.nearest(v.key)[0]) // it polls when there is one poller
+	v.run(time.Hour)
+	sq := v.leader.sequencer
+	l := sq.leaders[v.key]
+	l.push = pushing{member: "member", trusted: true, status: coronapb.PushStatus_SUBSCRIBED, heardAt: v.now, answeredAt: v.now}
+	sq.pushes.changed(l, v.now)
+	v.run(time.Minute)
+	deliver := func(doc string) {
+		f, err := feed.Parse([]byte(doc), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sq.accept(l, env.Peer{ID: "member"}, observation{f: f, handedOver: true, pushed: true}, 0, v.leader.Now())
+	}
+	polls := func(days int, each func(hour int)) (n int) {
+		v.origin = func(_ *member, r env.Request) env.Answer {
+			n++
+			return serves(doc)(r)
+		}
+		for hour := range 24 * days {
+			each(hour)
+			l.push.trusted = true // the hub's items are not later than others'
+			v.run(time.Hour)
+		}
+		return n
+	}
+	quiet := polls(2, func(int) {})
+	publish := func(hour int) {
+		doc = strings.Replace(doc, "<item>", fmt.Sprintf("<item><guid>%d</guid><title>%d</title></item><item>", hour, len(doc)), 1)
+		deliver(doc)
+	}
+	busy := polls(4, publish)
+	if quiet < 7 || busy < 3 || busy > 6 {
+		t.Errorf("%d polls in two days of a quiet hub, and %d in four days of a busy one", quiet, busy)
+	}
+	deliver(edited(doc, "one"))
+	polls(4, func(hour int) { publish(1000 + hour) })
+	var last string
+	for _, it := range v.items {
+		if m, err := it.Meaning(""); err == nil && m.Title == "one" {
+			last = m.Summary
+		}
+	}
+	if last != "of one" {
+		t.Errorf("the log has %q", last)
 	}
 }
 

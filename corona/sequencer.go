@@ -42,6 +42,10 @@ func newSequencer(b *base, ds *domains, ps *permits, a *allocator, rq *requests,
 			sq.pushes.onStatus(l, b.node.Self().Peer.ID, m)
 		}
 	}
+	po.spared = func(key overlay.ID, now time.Time) bool {
+		l := sq.leaders[key]
+		return l != nil && sq.pushes.proven(l, now)
+	}
 	ps.up, a.up, po.up, cb.up, in.accept, in.verify = sq, sq, sq, sq, sq.accept, sq.verify
 	return sq
 }

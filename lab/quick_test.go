@@ -13,13 +13,13 @@ import (
 // says whether one is missed. The marks need not be met, because the machine may be busy.
 func TestQuick(t *testing.T) {
 	slow := map[string]bool{ // they take more than a few seconds, so only the long tier runs them
-		"sim churn": true, "sim deployment": true, "sim table2": true, "sim trust": true, "sim aim": true, "bench liars": true, "bench deployment": true, "bench firehose": true, "bench tree": true,
+		"sim churn": true, "sim deployment": true, "sim table2": true, "sim trust": true, "sim aim": true, "bench liars": true, "bench deployment": true, "bench firehose": true, "bench websub": true, "bench tree": true,
 	}
 	var commands []string
 	for _, c := range parser(t.Context(), stdio{io.Discard, io.Discard}).Model.Leaves(true) {
 		commands = append(commands, c.Path())
 	}
-	if len(commands) != 21 {
+	if len(commands) != 22 {
 		t.Errorf("%d commands: %q", len(commands), commands)
 	}
 	for _, command := range commands {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"tidings/corona/websub"
 )
@@ -19,9 +20,10 @@ const CallbackPath = "/websub/"
 const (
 	// callbackLength is the length of the rest of such a path: 128 random bits in hexadecimal digits.
 	callbackLength = 32
-	// maxCallbacks bounds the requests of hubs that are answered at once, each with a notification in memory. Others are told
-	// to come again.
+	// maxCallbacks bounds the requests of hubs that are answered at once, each with a notification in memory. Others wait for
+	// callbackWait, because a hub often has news of many feeds, and are then told to come again: many hubs do that minutes later.
 	maxCallbacks = 16
+	callbackWait = 5 * time.Second
 )
 
 // Callbacks takes what hubs ask and send.
@@ -58,10 +60,12 @@ func (s *CallbackServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		return
 	}
+	wait := time.NewTimer(callbackWait)
+	defer wait.Stop()
 	select {
 	case s.busy <- struct{}{}:
 		defer func() { <-s.busy }()
-	default:
+	case <-wait.C:
 		w.Header().Set("Retry-After", "5")
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return

@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"tidings/corona/websub"
 )
@@ -79,7 +81,9 @@ func TestOnlyCallbacksAreAnswered(t *testing.T) {
 }
 
 // A node that cannot answer yet, or has its hands full, asks hubs to come again.
-func TestHubsAreAskedToComeAgain(t *testing.T) {
+func TestHubsAreAskedToComeAgain(t *testing.T) { synctest.Test(t, testBusyCallbacks) }
+
+func testBusyCallbacks(t *testing.T) {
 	calls := &hubCalls{err: errors.New("the node does not know its network yet")}
 	s := NewCallbackServer(calls, slog.New(slog.DiscardHandler))
 	post := func() int {
@@ -90,19 +94,22 @@ func TestHubsAreAskedToComeAgain(t *testing.T) {
 	if got := post(); got != 503 {
 		t.Errorf("answered %d", got)
 	}
-	calls.err, calls.block, calls.came = nil, make(chan struct{}), make(chan struct{})
-	answers := make(chan int, maxCallbacks)
+	calls.err, calls.block, calls.came = nil, make(chan struct{}), make(chan struct{}, maxCallbacks+1)
+	answers := make(chan int, maxCallbacks+1)
 	for range maxCallbacks {
 		go func() { answers <- post() }()
 	}
 	for range maxCallbacks {
 		<-calls.came
 	}
-	if got := post(); got != 503 {
-		t.Errorf("one too many: answered %d", got)
+	began := time.Now()
+	if got := post(); got != 503 || time.Since(began) != callbackWait {
+		t.Errorf("one too many: answered %d after %v", got, time.Since(began))
 	}
+	go func() { answers <- post() }()
+	synctest.Wait()
 	close(calls.block)
-	for range maxCallbacks {
+	for range maxCallbacks + 1 {
 		if got := <-answers; got != 202 {
 			t.Errorf("answered %d", got)
 		}

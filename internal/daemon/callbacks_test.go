@@ -1,102 +1,31 @@
 package daemon
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"tidings/internal/daemon/origin"
 	"tidings/proxy"
 )
 
-// hubSite is a web server with a feed and its hub.
-type hubSite struct {
-	*httptest.Server
-	mu    sync.Mutex
-	items int
-	polls int
-	subs  []url.Values // subscriptions that were confirmed
-}
-
-func newHubSite(t *testing.T) *hubSite {
-	s := &hubSite{items: 1}
-	var asking sync.WaitGroup
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		switch r.URL.Path {
-		case "/feed":
-			s.polls++
-			_, _ = io.WriteString(w, s.feed())
-		case "/hub":
-			_ = r.ParseForm()
-			form := r.PostForm
-			w.WriteHeader(http.StatusAccepted)
-			asking.Go(func() { s.confirm(t, form) })
-		}
-	}))
-	t.Cleanup(func() { s.Close(); asking.Wait() })
-	return s
-}
-
-func (s *hubSite) feed() string {
-	b := fmt.Sprintf(`<rss version="2.0" xmlns:a="http://www.w3.org/2005/Atom"><channel><title>T</title><link>%s/</link><a:link rel="hub" href="%s/hub"/><a:link rel="self" href="%s/feed"/>`, s.URL, s.URL, s.URL)
-	for i := s.items; i > 0; i-- {
-		b += fmt.Sprintf("<item><guid>%d</guid><title>item %d</title></item>", i, i)
-	}
-	return b + "</channel></rss>"
-}
-
-// confirm asks a subscriber whether a request is meant.
-func (s *hubSite) confirm(t *testing.T, form url.Values) {
-	q := url.Values{"hub.mode": form["hub.mode"], "hub.topic": form["hub.topic"], "hub.challenge": {"abc"}, "hub.lease_seconds": {"86400"}}
-	resp, err := http.Get(form.Get("hub.callback") + "?" + q.Encode())
+// newHubSite serves a feed and its hub.
+func newHubSite(t *testing.T) *origin.HubSite {
+	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
+	site, err := origin.ServeHub(ctx, 1)
 	if err != nil {
-		t.Error(err)
-		return
+		t.Fatal(err)
 	}
-	defer resp.Body.Close()
-	if body, _ := io.ReadAll(resp.Body); resp.StatusCode == 200 && string(body) == "abc" && form.Get("hub.mode") == "subscribe" {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.subs = append(s.subs, form)
-	}
-}
-
-// publish adds an item and sends the feed to the subscribers, as its hub.
-func (s *hubSite) publish(t *testing.T) {
-	s.mu.Lock()
-	s.items++
-	body, subs := s.feed(), s.subs
-	s.mu.Unlock()
-	for _, sub := range subs {
-		mac := hmac.New(sha256.New, []byte(sub.Get("hub.secret")))
-		_, _ = io.WriteString(mac, body)
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, sub.Get("hub.callback"), strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Content-Type", "application/rss+xml")
-		r.Header.Set("X-Hub-Signature", "sha256="+hex.EncodeToString(mac.Sum(nil)))
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = resp.Body.Close()
-		if resp.StatusCode != http.StatusAccepted {
-			t.Errorf("the subscriber answers %s", resp.Status)
-		}
-	}
+	t.Cleanup(func() { end(); site.Close() })
+	return site
 }
 
 // freePort returns a loopback address that nobody listens at.
@@ -115,6 +44,7 @@ func freePort(t *testing.T) string {
 func TestHubsPushToANodeWithAPublicAddress(t *testing.T) {
 	t.Parallel()
 	site := newHubSite(t)
+	feed := site.URL(0)
 	first := founding(t, "pushed")
 	first.Found.PollInterval = time.Hour
 	first.AllowPrivateOrigins = true
@@ -124,14 +54,18 @@ func TestHubsPushToANodeWithAPublicAddress(t *testing.T) {
 	b := running(t, Config{Dir: t.TempDir(), Bootstrap: a.awaitMembers(t, 1).Addrs, AllowPrivateOrigins: true, HTTP: "127.0.0.1:0"})
 	b.awaitMembers(t, 2)
 	a.awaitMembers(t, 2)
-	if err := b.Subscribe(t.Context(), site.URL+"/feed", false); err != nil {
+	if err := b.Subscribe(t.Context(), feed, false); err != nil {
 		t.Fatal(err)
 	}
+	publish := func() {
+		t.Helper()
+		if _, _, err := site.Publish(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
 	subscribed := func(n int) error {
-		site.mu.Lock()
-		defer site.mu.Unlock()
-		if len(site.subs) < n {
-			return fmt.Errorf("%d subscriptions", len(site.subs))
+		if got := len(site.Callbacks(0)); got < n {
+			return fmt.Errorf("%d subscriptions", got)
 		}
 		return nil
 	}
@@ -148,12 +82,12 @@ func TestHubsPushToANodeWithAPublicAddress(t *testing.T) {
 		t.Logf("shown after %v", took)
 	}
 	shows(1)
-	polls := site.polls
-	site.publish(t)
+	polls, _, _ := site.Counts()
+	publish()
 	shows(2)
 	within(t, awaitTimeout, "the hub is relied on", func() error {
 		list, err := b.List(t.Context())
-		if err == nil && list[0].PushedBy != strings.TrimPrefix(site.URL, "http://") {
+		if err == nil && list[0].PushedBy != strings.TrimSuffix(strings.TrimPrefix(feed, "http://"), "/feed/0") {
 			err = fmt.Errorf("pushed by %q, %q", list[0].PushedBy, list[0].HubFault)
 		}
 		return err
@@ -162,14 +96,12 @@ func TestHubsPushToANodeWithAPublicAddress(t *testing.T) {
 	first.Bootstrap = b.status(t).Addrs
 	a = running(t, first)
 	a.awaitMembers(t, 2)
-	site.publish(t)
+	publish()
 	shows(3)
-	site.mu.Lock()
-	if site.polls > polls+3 {
-		t.Errorf("%d polls after the hub was found", site.polls-polls)
+	if later, _, refused := site.Counts(); later > polls+3 || refused > 0 {
+		t.Errorf("%d polls after the hub was found, and %d notifications are refused", later-polls, refused)
 	}
-	callback := site.subs[0].Get("hub.callback")
-	site.mu.Unlock()
+	callback := site.Callbacks(0)[0]
 	for _, c := range []struct {
 		method, url string
 		status      int
@@ -177,9 +109,9 @@ func TestHubsPushToANodeWithAPublicAddress(t *testing.T) {
 		{"GET", first.PublicURL + "/", 404},
 		{"GET", first.PublicURL + "/api/v1/status", 404},
 		{"GET", first.PublicURL + "/metrics", 404},
-		{"GET", first.PublicURL + "/" + site.URL + "/feed", 404},
+		{"GET", first.PublicURL + "/" + feed, 404},
 		{"GET", callback, 404},
-		{"GET", callback + "?hub.mode=subscribe&hub.challenge=x&hub.topic=" + url.QueryEscape(site.URL+"/feed"), 404},
+		{"GET", callback + "?hub.mode=subscribe&hub.challenge=x&hub.topic=" + url.QueryEscape(feed), 404},
 		{"PUT", callback, 404},
 		{"POST", callback + "0", 404},
 		{"POST", callback[:len(callback)-1] + "g", 410},
