@@ -129,6 +129,7 @@ func TestPagesInABrowser(t *testing.T) {
 	feed := url.QueryEscape(rssURL)
 	for _, p := range []struct{ name, path string }{
 		{"home", "/?still"}, {"show", "/show?url=" + feed}, {"shown", "/show?new=1&url=" + feed}, {"add", "/add?url=" + feed},
+		{"subscriptions", "/subscriptions"}, {"found", "/subscriptions?q=gone"}, {"lists", "/lists"}, {"node", "/node"},
 		{"channels", "/channels?sort=-readers"}, {"filtered", "/channels?filter=nothing"},
 		{"network", "/network"}, {"wedge", "/network?channel=" + feed}, {"fault", "/show?url=http://unknown.example/"},
 		{"choose", "/subscribe?url=" + url.QueryEscape(choiceURL)},
@@ -208,7 +209,7 @@ func savePicture(t *testing.T, name string, picture []byte) {
 // focus is not visible.
 func tabThrough(ctx context.Context, t *testing.T) (missed []string) {
 	t.Helper()
-	const all = `[...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']")]`
+	const all = `[...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']")].filter(e => e.checkVisibility())`
 	count, err := chromedp.Run(ctx, chromedp.Evaluate[int](all+".length"))
 	if err != nil {
 		t.Fatal(err)
