@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"html/template"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -138,9 +139,18 @@ func (s *Server) numbers(channels []Channel) []number {
 		{"subscriptions", "Subscriptions", formatCount(len(channels)), "The feeds and pages that this node follows for you.", subscriptionsPath},
 		{"trouble", "In trouble", formatCount(trouble), "The subscriptions that cannot be read as they should be at present.", subscriptionsPath + "?state=" + inTrouble},
 		{"items", "New in 24 hours", formatCount(s.config.News.NewItems(s.config.Now().Add(-newsTime))), "The items that were new in your feeds and pages, without edits of older ones.", ""},
-		{"saved", "Polls saved a day", formatCount(int(saved)), "How often other nodes poll your feeds in a day and tell this node what is new. Alone, this node would have to make these polls itself to see news as soon. The number is an estimate from the present polling intervals.", "/channels"},
+		{"saved", "Polls saved a day", formatCount(roughly(saved)), "How often other nodes poll your feeds in a day and tell this node what is new. Alone, this node would have to make these polls itself to see news as soon. The number is an estimate from the present polling intervals.", "/channels"},
 		{"delay", "Time to see news", delay, "The mean time from a change of a feed to the next poll by any node, over all feeds that can be read.", "/channels?sort=expected"},
 	}
+}
+
+// roughly rounds an estimate to two digits.
+func roughly(estimate float64) int {
+	unit := 1.0
+	for estimate/unit >= 100 {
+		unit *= 10
+	}
+	return int(math.Round(estimate/unit) * unit)
 }
 
 // pollsSaved returns how often other nodes poll the channel in a day. The mean time to the next poll is half the time

@@ -360,6 +360,14 @@ func TestNumbersOfTheStartPage(t *testing.T) {
 	}
 }
 
+func TestRoughly(t *testing.T) {
+	for estimate, want := range map[float64]int{0: 0, 0.4: 0, 47.6: 48, 99.4: 99, 100: 100, 27_078: 27_000, 999_999: 1_000_000} {
+		if got := roughly(estimate); got != want {
+			t.Errorf("%g: %d, want %d", estimate, got, want)
+		}
+	}
+}
+
 // An address that cannot be read is not greeted as a success; the page says what the command says.
 func TestAnAddressThatCannotBeReadWarns(t *testing.T) {
 	b := newTestServer(t)

@@ -50,10 +50,7 @@
     });
   }
 
-  // The filters of the list apply at once, and one box selects all rows of the page.
-  for (const select of all(".filters select")) {
-    select.addEventListener("change", () => select.form.requestSubmit());
-  }
+  // One box selects all rows of the page.
   const boxes = all('input[type="checkbox"][name="url"]'), every = byID("all");
   if (every) {
     byID("all-label").hidden = false;
