@@ -23,7 +23,7 @@ const (
 	// homeRows is the number of subscriptions on the start page: those with the newest items.
 	homeRows = 20
 	// maxAttention bounds the feeds on the start page that need attention. The page of subscriptions shows all.
-	maxAttention = 10
+	maxAttention = 5
 	// keyChangeTime is how long the start page shows that a publisher's key was changed, as long as the doctor reports it.
 	keyChangeTime = 7 * 24 * time.Hour
 	// newsTime is the time for which the start page counts new items.

@@ -211,14 +211,14 @@ func (l *listing) addChoices(channels []Channel) {
 	if l.Tag != "" {
 		tags[l.Tag] = true
 	}
-	l.States = []option{{"", "All states"}, {StateOK, "OK"}, {StateNew, "Waiting for the first poll"}, {inTrouble, "In trouble"}}
+	l.States = []option{{"", "All"}, {StateOK, "OK"}, {StateNew, "Not polled yet"}, {inTrouble, "In trouble"}}
 	if s := l.State; s != "" && s != StateOK && s != StateNew && s != inTrouble {
 		states[s] = true
 	}
 	for _, state := range slices.Sorted(maps.Keys(states)) {
 		l.States = append(l.States, option{state, "In trouble: " + state})
 	}
-	l.Tags = []option{{"", "All tags"}}
+	l.Tags = []option{{"", "All"}}
 	for _, tag := range slices.Sorted(maps.Keys(tags)) {
 		if len(l.Tags) <= maxTagChoices || tag == l.Tag {
 			l.Tags = append(l.Tags, option{tag, tag})
@@ -228,17 +228,17 @@ func (l *listing) addChoices(channels []Channel) {
 
 // Kinds returns the kinds that can be chosen as a filter.
 func (listing) Kinds() []option {
-	return []option{{"", "Feeds and pages"}, {KindFeed, "Feeds"}, {KindPage, "Pages"}, {privateKind, "Private feeds"}}
+	return []option{{"", "All"}, {KindFeed, "Feeds"}, {KindPage, "Pages"}, {privateKind, "Private feeds"}}
 }
 
 // Publishers returns the other choices of the filter for publishers.
 func (listing) Publishers() []option {
-	return []option{{"", "Signed or not"}, {signed, "Signed by the publisher"}, {unsigned, "Not signed"}}
+	return []option{{"", "All"}, {signed, "Signed"}, {unsigned, "Not signed"}}
 }
 
 // Orders returns the orders of the list.
 func (listing) Orders() []option {
-	return []option{{byTitle, "Title"}, {byNewest, "Newest item first"}, {byState, "Problems first"}, {byAdded, "Added last first"}}
+	return []option{{byTitle, "Title"}, {byNewest, "Newest item"}, {byState, "Problems first"}, {byAdded, "Last added"}}
 }
 
 // Address returns the address of this page of the list.

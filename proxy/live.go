@@ -122,8 +122,10 @@ func (v liveView) tell(send func(string, ...any) bool, told liveView) bool {
 		if told.events[key].mark == e.mark {
 			continue
 		}
-		data, err := json.Marshal(e.data)
-		if err != nil || !send("event: %s\ndata: %s\n\n", e.kind, data) {
+		var data bytes.Buffer
+		encoder := json.NewEncoder(&data) // which ends the line
+		encoder.SetEscapeHTML(false)      // the update is no part of a page, and shorter without
+		if encoder.Encode(e.data) != nil || !send("event: %s\ndata: %s\n", e.kind, data.Bytes()) {
 			return false
 		}
 	}

@@ -72,6 +72,17 @@ func TestLivePagesThatComeBack(t *testing.T) {
 	if got := w.Body.String(); strings.Count(got, "event: number") != 5 || strings.Count(got, "event: row") != 1 {
 		t.Error(got)
 	}
+	many, cancelled := newManyServer(t, 1000), httptest.NewRecorder()
+	many.server.ServeHTTP(cancelled, request("GET", "/live?rows=50&all=1&sort=state", nil).WithContext(ctx))
+	events := strings.Split(cancelled.Body.String(), "\n\n")
+	if len(events) != 1+5+50+1 {
+		t.Errorf("%d events", len(events))
+	}
+	for _, event := range events {
+		if len(event) > 1000 {
+			t.Errorf("%d bytes: %s", len(event), event)
+		}
+	}
 	for range maxStreams {
 		b.server.streams <- struct{}{}
 	}
