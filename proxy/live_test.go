@@ -4,13 +4,37 @@ import (
 	"context"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	cdpbrowser "github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
+
+// A streamReader is a browser that reads a stream.
+type streamReader struct {
+	*httptest.ResponseRecorder
+	mu sync.Mutex
+}
+
+func (s *streamReader) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ResponseRecorder.Write(b)
+}
+
+func (s *streamReader) Flush() {}
+
+// take returns what has come since the last call.
+func (s *streamReader) take() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.Body.Reset()
+	return s.Body.String()
+}
 
 // A page that is open is told of what changes, and of nothing else, in updates of at most 1 kB.
 func TestLivePages(t *testing.T) {
@@ -21,16 +45,14 @@ func TestLivePages(t *testing.T) {
 			b.node.Subscribe(t.Context(), address, false)
 		}
 		ctx, end := context.WithCancel(t.Context())
-		w, ended := httptest.NewRecorder(), make(chan struct{})
+		w, ended := &streamReader{ResponseRecorder: httptest.NewRecorder()}, make(chan struct{})
 		go func() {
 			defer close(ended)
 			b.server.ServeHTTP(w, request("GET", "/live?rows=20&sort=newest", nil).WithContext(ctx))
 		}()
 		told := func() string {
 			synctest.Wait()
-			text := w.Body.String()
-			w.Body.Reset()
-			return text
+			return w.take()
 		}
 		if got := told(); w.Header().Get("Content-Type") != "text/event-stream" || strings.Contains(got, "event:") {
 			t.Errorf("a new stream begins with %q", got)
@@ -123,6 +145,21 @@ func TestSubscriptionsByKeyboardInABrowser(t *testing.T) {
 	}
 	if got := b.node.subscriptions(); len(got) != 3 {
 		t.Errorf("after undo: %v", got)
+	}
+	for _, name := range []string{"clipboard-read", "clipboard-write"} {
+		if _, err := chromedp.Call(ctx, cdpbrowser.SetPermission, cdpbrowser.SetPermissionParams{Permission: &cdpbrowser.PermissionDescriptor{Name: name}, Setting: cdpbrowser.PermissionSettingGranted}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := chromedp.Do(ctx, chromedp.Click(row+" [data-copy]")); err != nil {
+		t.Fatal(err)
+	}
+	copied, err := chromedp.Run(ctx, chromedp.Evaluate[string](`new Promise(done => {
+		const look = () => document.getElementById("told").textContent ? done(navigator.clipboard.readText()) : setTimeout(look, 10)
+		look()
+	})`, chromedp.EvalAwaitPromise))
+	if want := b.server.ReadURL(served.URL, rssURL); err != nil || copied != want {
+		t.Errorf("copied %q, want %q: %v", copied, want, err)
 	}
 	b.node.mu.Lock()
 	b.node.channels[rssURL] = Channel{State: "gone", Error: "gone for good (410)"}
