@@ -246,6 +246,25 @@ func TestSelectedSubscriptionsAreChanged(t *testing.T) {
 	}
 }
 
+// If some of several subscriptions cannot be ended, the message says so, and the others can be made again.
+func TestSomeSubscriptionsCannotBeEnded(t *testing.T) {
+	b := newTestServer(t)
+	for _, address := range []string{rssURL, atomURL} {
+		b.node.Subscribe(t.Context(), address, false)
+	}
+	b.node.unsubscribeErrors = map[string]error{atomURL: fmt.Errorf("unsubscribe: %w", ErrFull)}
+	form := url.Values{"do": {"unsubscribe"}, "url": {rssURL, "https://ended.example/", atomURL}}
+	_, page := b.postRows(form)
+	for _, want := range []string{"said warning", "Unsubscribed from 1 feed, and not from the others: unsubscribe: no space left.", ">Undo<"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %s in %s", want, page)
+		}
+	}
+	if status, _, text := b.post("/subscriptions", form); status != 507 {
+		t.Errorf("if none ends: %d %s", status, text)
+	}
+}
+
 func TestMessagesEnd(t *testing.T) {
 	b := newTestServer(t)
 	b.node.Subscribe(t.Context(), rssURL, false)

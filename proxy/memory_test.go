@@ -34,6 +34,8 @@ type memoryNode struct {
 	network       Network
 	inspections   map[string]Inspection
 	inspectErrors map[string]error // returned by Inspect
+
+	unsubscribeErrors map[string]error // returned by Unsubscribe
 }
 
 // A source is the document of an origin, or the error of fetching it.
@@ -128,6 +130,9 @@ func (m *memoryNode) Unsubscribe(ctx context.Context, url string) error {
 	defer m.mu.Unlock()
 	if _, ok := m.subscribed[url]; !ok {
 		return fmt.Errorf("unsubscribe from %s: %w", url, ErrNoSubscription)
+	}
+	if err := m.unsubscribeErrors[url]; err != nil {
+		return err
 	}
 	m.ended[url] = m.subscribed[url]
 	delete(m.subscribed, url)

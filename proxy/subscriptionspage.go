@@ -71,19 +71,27 @@ func (s *Server) unsubscribeFrom(w http.ResponseWriter, r *http.Request, address
 	if err != nil {
 		return err
 	}
+	var failed error
 	for _, address := range addresses {
 		err := s.subs.Unsubscribe(r.Context(), address)
 		if err == nil {
 			ended = append(ended, address)
 		} else if len(addresses) == 1 || !errors.Is(err, ErrNoSubscription) {
-			return err
+			failed = err
+			break
 		}
 	}
-	text := "Unsubscribed from " + Plural(len(ended), "feed", "feeds")
-	if len(ended) == 1 && ended[0] == addresses[0] {
-		text = "Unsubscribed from " + titleOrAddress(first.Title, ended[0])
+	if failed != nil && len(ended) == 0 {
+		return failed
 	}
-	s.redirectWith(w, r, back, message{Text: text, Undo: ended})
+	m := message{Text: "Unsubscribed from " + Plural(len(ended), "feed", "feeds"), Undo: ended, Problem: failed != nil}
+	if len(addresses) == 1 {
+		m.Text = "Unsubscribed from " + titleOrAddress(first.Title, addresses[0])
+	}
+	if failed != nil {
+		m.Text += ", and not from the others: " + oneLine(failed.Error())
+	}
+	s.redirectWith(w, r, back, m)
 	return nil
 }
 
