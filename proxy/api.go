@@ -162,23 +162,28 @@ func (s *Server) list(r *http.Request) ([]Channel, error) {
 	}
 	out := make([]Channel, len(channels)) // the node's own slice must not be changed
 	for i, c := range channels {
-		if c.Private {
-			c.ReadURL = s.base(r) + c.ReadURL
-		} else {
-			c.ReadURL = s.ReadURL(s.base(r), c.URL)
-		}
-		if c.FormerKeys == nil {
-			c.FormerKeys = []FormerKey{}
-		}
-		if c.Tags == nil {
-			c.Tags = []string{}
-		}
+		s.complete(r, &c)
 		out[i] = c
 	}
 	slices.SortStableFunc(out, func(a, b Channel) int {
 		return cmp.Or(cmp.Compare(strings.ToLower(titleOrAddress(a.Title, a.URL)), strings.ToLower(titleOrAddress(b.Title, b.URL))), cmp.Compare(a.URL, b.URL))
 	})
 	return out, nil
+}
+
+// complete adds the address at which to read a subscription.
+func (s *Server) complete(r *http.Request, c *Channel) {
+	if c.Private {
+		c.ReadURL = s.base(r) + c.ReadURL
+	} else {
+		c.ReadURL = s.ReadURL(s.base(r), c.URL)
+	}
+	if c.FormerKeys == nil {
+		c.FormerKeys = []FormerKey{}
+	}
+	if c.Tags == nil {
+		c.Tags = []string{}
+	}
 }
 
 func (s *Server) apiStatus(_ http.ResponseWriter, r *http.Request) (any, error) {

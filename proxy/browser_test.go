@@ -125,10 +125,13 @@ func TestPagesInABrowser(t *testing.T) {
 	if err := chromedp.Do(ctx, chromedp.Navigate(b.server.OpenURL(served.URL))); err != nil {
 		t.Fatal(err)
 	}
+	b.server.messages.put("undo", message{Text: "Unsubscribed from 2 feeds", Undo: []string{rssURL, atomURL}, until: b.clock.Add(time.Minute)}, 1)
+	b.server.messages.put("problem", message{Text: "nothing can be read there yet: no such host: h.example", Problem: true, until: b.clock.Add(time.Minute)}, 1)
 	axe := axeCore(t)
 	feed := url.QueryEscape(rssURL)
 	for _, p := range []struct{ name, path string }{
 		{"home", "/?still"}, {"show", "/show?url=" + feed}, {"shown", "/show?new=1&url=" + feed}, {"add", "/add?url=" + feed},
+		{"subscriptions", "/subscriptions"}, {"undo", "/subscriptions?q=gone&said=undo"}, {"problem", "/show?said=problem&url=" + feed}, {"lists", "/lists"}, {"node", "/node"},
 		{"channels", "/channels?sort=-readers"}, {"filtered", "/channels?filter=nothing"},
 		{"network", "/network"}, {"wedge", "/network?channel=" + feed}, {"fault", "/show?url=http://unknown.example/"},
 		{"choose", "/subscribe?url=" + url.QueryEscape(choiceURL)},
@@ -208,7 +211,7 @@ func savePicture(t *testing.T, name string, picture []byte) {
 // focus is not visible.
 func tabThrough(ctx context.Context, t *testing.T) (missed []string) {
 	t.Helper()
-	const all = `[...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']")]`
+	const all = `[...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']")].filter(e => e.checkVisibility())`
 	count, err := chromedp.Run(ctx, chromedp.Evaluate[int](all+".length"))
 	if err != nil {
 		t.Fatal(err)

@@ -2,105 +2,128 @@ package proxy
 
 import (
 	"cmp"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// channelsPage is the table of all channels.
+// channelsPage is the table of all channels, a page at a time.
 type channelsPage struct {
-	Columns  []column
-	Channels []channelView
-	All      int
-	Filter   string
-	Sort     string // name of a column, with a "-" in front for descending order
+	Columns        []column
+	Channels       []channelView
+	All, Found     int
+	Page, Pages    int
+	Filter         string
+	Sort           string // name of a column, with a "-" in front for descending order
+	Previous, Next string // addresses of the pages before and after; "" if there is none
 }
+
+// channelRows is the number of channels on a page of the table. Such a page has at most 100 kB unless addresses are
+// unusually long.
+const channelRows = 100
 
 // A column is a column of the table, by which the table can be sorted.
 type column struct {
 	Name, Title string
 	Sorted      string // value of aria-sort; "" if the table is sorted by another column
 	Link        string // sorts by this column, or reverses the order
-	less        func(a, b *channelView) int
+	// rank gives a channel its place in ascending order. Channels with the same rank are in the order of their texts.
+	rank func(*Channel) uint64
+	text func(*Channel) string // comes before the name of the channel; nil: nothing
 }
 
-// compareOptional compares two numbers. Unknown numbers come last.
-func compareOptional(a, b *float64) int {
-	switch {
-	case a == nil && b == nil:
-		return 0
-	case a == nil:
-		return 1
-	case b == nil:
-		return -1
+// rankOf returns the rank of a number that is not negative. Unknown numbers come last.
+func rankOf(number *float64) uint64 {
+	if number == nil {
+		return math.MaxUint64
 	}
-	return cmp.Compare(*a, *b)
+	return math.Float64bits(max(0, *number)) // of such numbers, the greater one has the greater bits
 }
 
 // columns returns the columns of the table in their order.
 func columns() []column {
 	return []column{
-		{Name: "name", Title: "Feed", less: func(a, b *channelView) int {
-			return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
-		}},
-		{Name: "state", Title: "State", less: func(a, b *channelView) int { return cmp.Compare(a.State, b.State) }},
-		{Name: "readers", Title: "Readers", less: func(a, b *channelView) int { return cmp.Compare(a.Subscribers, b.Subscribers) }},
-		{Name: "pollers", Title: "Pollers", less: func(a, b *channelView) int { return cmp.Compare(a.Pollers, b.Pollers) }},
-		{Name: "level", Title: "Level", less: func(a, b *channelView) int { return compareOptional(a.Level, b.Level) }},
-		{Name: "expected", Title: "Expected delay", less: func(a, b *channelView) int { return compareOptional(a.DetectionExpectedS, b.DetectionExpectedS) }},
-		{Name: "found", Title: "Last delay", less: func(a, b *channelView) int { return compareOptional(a.DetectionObservedS, b.DetectionObservedS) }},
-		{Name: "next", Title: "Next poll", less: func(a, b *channelView) int {
-			switch {
-			case a.NextPoll == nil || b.NextPoll == nil:
-				return cmp.Compare(len(iso(b.NextPoll)), len(iso(a.NextPoll)))
+		{Name: "name", Title: "Feed"},
+		{Name: "state", Title: "State", text: func(c *Channel) string { return c.State }},
+		{Name: "readers", Title: "Readers", rank: func(c *Channel) uint64 { return uint64(max(0, c.Subscribers)) }},
+		{Name: "pollers", Title: "Pollers", rank: func(c *Channel) uint64 { return uint64(max(0, c.Pollers)) }},
+		{Name: "level", Title: "Level", rank: func(c *Channel) uint64 { return rankOf(c.Level) }},
+		{Name: "expected", Title: "Expected delay", rank: func(c *Channel) uint64 { return rankOf(c.DetectionExpectedS) }},
+		{Name: "found", Title: "Last delay", rank: func(c *Channel) uint64 { return rankOf(c.DetectionObservedS) }},
+		{Name: "next", Title: "Next poll", rank: func(c *Channel) uint64 {
+			if c.NextPoll == nil {
+				return math.MaxUint64
 			}
-			return a.NextPoll.Compare(*b.NextPoll)
+			return uint64(max(0, c.NextPoll.UnixNano()))
 		}},
 	}
 }
 
+// key returns the sort key of a channel.
+func (c *column) key(of *Channel, index int) sortKey {
+	key := newSortKey(byTitle, of, index)
+	if c.rank != nil {
+		key.rank = c.rank(of)
+	}
+	if c.text != nil {
+		key.rank, key.text = 0, c.text(of)+"\x00"+key.text
+	}
+	return key
+}
+
 func (s *Server) channels(w http.ResponseWriter, r *http.Request) error {
-	all, err := s.list(r)
+	all, err := s.subs.List(r.Context())
 	if err != nil {
 		return err
 	}
 	q := r.URL.Query()
 	p := channelsPage{All: len(all), Filter: strings.TrimSpace(q.Get("filter")), Sort: cmp.Or(q.Get("sort"), "name"), Columns: columns()}
-	for _, c := range all {
-		if view := newChannelView(c); view.matches(p.Filter) {
-			p.Channels = append(p.Channels, view)
-		}
-	}
 	name, falling := strings.CutPrefix(p.Sort, "-")
+	sorted := &p.Columns[0]
+	address := func(sort string, page int) string {
+		q := url.Values{"sort": {sort}, "filter": {p.Filter}}
+		if page > 1 {
+			q.Set("page", strconv.Itoa(page))
+		}
+		return withQuery("/channels", q)
+	}
 	for i := range p.Columns {
 		c := &p.Columns[i]
 		to := c.Name
 		if c.Name == name {
-			if c.Sorted = "ascending"; falling {
+			if sorted, c.Sorted = c, "ascending"; falling {
 				c.Sorted = "descending"
 			} else {
 				to = "-" + to
 			}
-			slices.SortStableFunc(p.Channels, func(a, b channelView) int {
-				if falling {
-					return c.less(&b, &a)
-				}
-				return c.less(&a, &b)
-			})
 		}
-		c.Link = "/channels?" + url.Values{"sort": {to}, "filter": {p.Filter}}.Encode()
+		c.Link = address(to, 1)
 	}
-	return s.writePage(w, r, http.StatusOK, "channels.html", "Feeds", p)
-}
-
-// matches reports whether all words of a search occur in the channel's texts.
-func (c *channelView) matches(words string) bool {
-	text := strings.ToLower(strings.Join([]string{c.Name, c.URL, c.State, c.Why, c.Error}, "\n"))
-	for word := range strings.FieldsSeq(strings.ToLower(words)) {
-		if !strings.Contains(text, word) {
-			return false
+	words := strings.Fields(strings.ToLower(p.Filter))
+	var keys []sortKey
+	for i := range all {
+		if (listQuery{}).matches(&all[i], words) {
+			keys = append(keys, sorted.key(&all[i], i))
 		}
 	}
-	return true
+	slices.SortFunc(keys, sortKey.compare)
+	if falling {
+		slices.Reverse(keys)
+	}
+	p.Found, p.Pages = len(keys), max(1, (len(keys)+channelRows-1)/channelRows)
+	page, _ := strconv.Atoi(q.Get("page"))
+	p.Page = min(max(1, page), p.Pages)
+	for _, key := range keys[min(len(keys), (p.Page-1)*channelRows):min(len(keys), p.Page*channelRows)] {
+		p.Channels = append(p.Channels, newChannelView(all[key.index]))
+	}
+	if p.Page > 1 {
+		p.Previous = address(p.Sort, p.Page-1)
+	}
+	if p.Page < p.Pages {
+		p.Next = address(p.Sort, p.Page+1)
+	}
+	return s.writePage(w, r, http.StatusOK, "channels.html", "Polling", p)
 }

@@ -8,7 +8,8 @@
 //	POST to any of these                 asks for news of it by WebSub (hub.go)
 //	/api/v1/events                      streams what is new (events.go)
 //	/api/v1/{list,status,doctor,…}      for programs that have the token
-//	/  /show  /add  /opml               for people whose browser has a cookie
+//	/  /subscriptions  /show  /opml  …  for people whose browser has a cookie (pageRoutes)
+//	/live                               streams what changes on a page that is open (live.go)
 //	/readyz  /healthz  /metrics         for monitoring
 //
 // The query behind a feed's address belongs to the origin. A token is derived from the node's secret and the feed's

@@ -18,6 +18,9 @@ type News interface {
 	After(number uint64, limit int) (events []Event, missed bool, err error)
 	// Last returns the number of the newest event, 0 if there was none.
 	Last() uint64
+	// NewItems returns how many items the node's feeds and pages have had since a time, without edits, and as far as
+	// the journal goes back.
+	NewItems(since time.Time) int
 	// Changed returns a channel that is closed by the next event.
 	Changed() <-chan struct{}
 }
@@ -94,18 +97,9 @@ func (s *Server) firstEvent(lastSeen, after string) (uint64, error) {
 
 // stream writes events until the client or the node ends.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, at uint64, wanted func(*Event) bool) {
-	h := w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
-	answer := http.NewResponseController(w)
-	_ = answer.SetReadDeadline(time.Time{}) // the request has been read; a connection that is not one of net/http has no deadline
+	send, answer := beginStream(w), http.NewResponseController(w)
 	pulse := time.NewTicker(streamPulse)
 	defer pulse.Stop()
-	send := func(format string, args ...any) bool {
-		_ = answer.SetWriteDeadline(time.Now().Add(writeTime)) // likewise
-		_, err := fmt.Fprintf(w, format, args...)
-		return err == nil
-	}
 	if !send(": events of this node\n\n") {
 		return
 	}
@@ -127,6 +121,21 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, at uint64, wante
 		case <-r.Context().Done():
 			return
 		}
+	}
+}
+
+// beginStream begins an answer of server-sent events. It returns the function that writes to it, and reports whether that
+// was possible.
+func beginStream(w http.ResponseWriter) (send func(format string, args ...any) bool) {
+	h := w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	answer := http.NewResponseController(w)
+	_ = answer.SetReadDeadline(time.Time{}) // the request has been read; a connection that is not one of net/http has no deadline
+	return func(format string, args ...any) bool {
+		_ = answer.SetWriteDeadline(time.Now().Add(writeTime)) // likewise
+		_, err := fmt.Fprintf(w, format, args...)
+		return err == nil
 	}
 }
 

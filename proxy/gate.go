@@ -195,5 +195,6 @@ func setSecurityHeaders(h http.Header) {
 	h.Set("X-Frame-Options", "DENY")
 }
 
-// pagePolicy is the Content-Security-Policy of pages.
-const pagePolicy = "default-src 'none'; img-src https:; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+// pagePolicy is the Content-Security-Policy of pages. They run one script, which comes from the node itself and sends
+// requests only to the node.
+const pagePolicy = "default-src 'none'; img-src 'self' https:; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

@@ -20,6 +20,7 @@ type memoryNode struct {
 	now           func() time.Time
 	sources       map[string]source
 	subscribed    map[string]bool // by address; true if made by reading
+	ended         map[string]bool // those that have ended
 	quiet         []string        // those of them that members stand between
 	reads         int
 	inspected     int // calls of Inspect
@@ -33,6 +34,8 @@ type memoryNode struct {
 	network       Network
 	inspections   map[string]Inspection
 	inspectErrors map[string]error // returned by Inspect
+
+	unsubscribeErrors map[string]error // returned by Unsubscribe
 }
 
 // A source is the document of an origin, or the error of fetching it.
@@ -43,7 +46,7 @@ type source struct {
 
 func newMemoryNode(now func() time.Time) *memoryNode {
 	return &memoryNode{
-		now: now, sources: map[string]source{}, subscribed: map[string]bool{}, channels: map[string]Channel{}, inspections: map[string]Inspection{}, inspectErrors: map[string]error{}, room: 1000,
+		now: now, sources: map[string]source{}, subscribed: map[string]bool{}, ended: map[string]bool{}, channels: map[string]Channel{}, inspections: map[string]Inspection{}, inspectErrors: map[string]error{}, room: 1000,
 		status: Status{ID: "a1", PeerID: "12D3", Network: "test", State: "ok", Scheme: "bound"},
 	}
 }
@@ -128,7 +131,23 @@ func (m *memoryNode) Unsubscribe(ctx context.Context, url string) error {
 	if _, ok := m.subscribed[url]; !ok {
 		return fmt.Errorf("unsubscribe from %s: %w", url, ErrNoSubscription)
 	}
+	if err := m.unsubscribeErrors[url]; err != nil {
+		return err
+	}
+	m.ended[url] = m.subscribed[url]
 	delete(m.subscribed, url)
+	return nil
+}
+
+func (m *memoryNode) Resubscribe(ctx context.Context, url string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	auto, ok := m.ended[url]
+	if !ok {
+		return fmt.Errorf("subscribe again to %s: %w", url, ErrNoSubscription)
+	}
+	m.subscribed[url] = auto
+	delete(m.ended, url)
 	return nil
 }
 
@@ -142,7 +161,9 @@ func (m *memoryNode) Describe(ctx context.Context, url string, d Description) er
 	if d.Tags != nil {
 		c.Tags = d.Tags
 	}
-	c.Title, c.Site = cmp.Or(d.Title, c.Title), cmp.Or(d.Site, c.Site)
+	if c.Title, c.Site = cmp.Or(d.Title, c.Title), cmp.Or(d.Site, c.Site); d.OwnTitle {
+		c.Title = d.Title
+	}
 	m.channels[url] = c
 	return nil
 }
@@ -195,3 +216,14 @@ func (m *memoryNode) subscriptions() map[string]bool {
 	}
 	return out
 }
+
+// memoryNews is a journal without events.
+type memoryNews struct {
+	items int // returned by NewItems
+	next  chan struct{}
+}
+
+func (memoryNews) After(uint64, int) ([]Event, bool, error) { return nil, false, nil }
+func (memoryNews) Last() uint64                             { return 0 }
+func (n memoryNews) NewItems(time.Time) int                 { return n.items }
+func (n memoryNews) Changed() <-chan struct{}               { return n.next }

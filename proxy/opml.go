@@ -72,13 +72,20 @@ func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	private := r.URL.Query().Get("private") == "1"
+	writeOPML(w, channels, rewrite, private)
+	return nil
+}
+
+// writeOPML sends a list of subscriptions; see exportOPML.
+func writeOPML(w http.ResponseWriter, channels []Channel, rewrite, private bool) {
 	var root feed.Outline
 	folders := map[string][]feed.Outline{}
 	for _, c := range channels {
 		title := titleOrAddress(c.Title, c.URL)
 		o := feed.Outline{Text: title, Title: title, Type: "rss", XMLURL: c.URL, HTMLURL: c.Site}
 		switch {
-		case c.Private && (!rewrite || r.URL.Query().Get("private") != "1"):
+		case c.Private && !(rewrite && private):
 			continue
 		case rewrite:
 			o.XMLURL = c.ReadURL
@@ -101,7 +108,6 @@ func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 	h.Set("Content-Type", opmlType)
 	h.Set("Content-Disposition", `attachment; filename="tidings.opml"`)
 	_, _ = w.Write(feed.AppendOPML(nil, opmlTitle, root.Outlines)) // an error means that the reader has disconnected
-	return nil
 }
 
 // folder returns the folder of a tag, which is a path below root. Missing folders are added.

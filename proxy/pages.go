@@ -7,16 +7,12 @@ import (
 	"embed"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"tidings/internal/feed"
 )
@@ -24,13 +20,18 @@ import (
 //go:embed web
 var web embed.FS
 
-const stylePath = "/style.css"
+// Static files, by their paths.
+const (
+	stylePath  = "/style.css"
+	scriptPath = "/page.js"
+	iconPath   = "/icon.svg"
+)
 
 // pages holds the templates and static files.
 type pages struct {
-	templates     *template.Template
-	style, script asset
-	sanitiser     sanitiser
+	templates *template.Template
+	assets    map[string]asset // by path
+	sanitiser sanitiser
 }
 
 // An asset is a static file.
@@ -39,8 +40,8 @@ type asset struct {
 	tag, mediaType string
 }
 
-func newAsset(file, mediaType string) asset {
-	content, err := web.ReadFile("web/" + file)
+func newAsset(path, mediaType string) asset {
+	content, err := web.ReadFile("web" + path)
 	if err != nil {
 		panic(err) // the file is embedded
 	}
@@ -48,7 +49,12 @@ func newAsset(file, mediaType string) asset {
 	return asset{content, hex.EncodeToString(sum[:8]), mediaType}
 }
 
-func (a asset) serve(w http.ResponseWriter, r *http.Request) error {
+// address returns the address of a static file, which changes with its content.
+func (p *pages) address(path string) string { return path + "?" + p.assets[path].tag }
+
+// static serves a static file.
+func (s *Server) static(w http.ResponseWriter, r *http.Request) error {
+	a := s.pages.assets[r.URL.Path]
 	h := w.Header()
 	h.Set("Content-Type", a.mediaType)
 	h.Set("Etag", `"`+a.tag+`"`)
@@ -58,57 +64,46 @@ func (a asset) serve(w http.ResponseWriter, r *http.Request) error {
 }
 
 func newPages() *pages {
-	functions := template.FuncMap{"when": formatRelative, "iso": iso, "host": hostOf, "plural": Plural[int],
+	p := &pages{sanitiser: newSanitiser(), assets: map[string]asset{
+		stylePath:  newAsset(stylePath, "text/css; charset=utf-8"),
+		scriptPath: newAsset(scriptPath, "text/javascript; charset=utf-8"),
+		iconPath:   newAsset(iconPath, "image/svg+xml"),
+	}}
+	functions := template.FuncMap{"when": formatRelative, "iso": iso, "host": hostOf, "plural": Plural[int], "rowID": rowID, "count": formatCount,
 		"duration": formatDuration, "sentence": sentence, "exact": formatSecondsPtr, "provenanceName": provenanceName, "provenanceNote": provenanceNote,
-		"part": func(now time.Time, is any) page { return page{Now: now, Data: is} }}
-	return &pages{
-		templates: template.Must(template.New("").Funcs(functions).ParseFS(web, "web/*.html")),
-		style:     newAsset("style.css", "text/css; charset=utf-8"),
-		script:    newAsset("watch.js", "text/javascript; charset=utf-8"),
-		sanitiser: newSanitiser(),
-	}
+		"asset": p.address, "choose": func(options []option, chosen string) choice { return choice{options, chosen} }, "part": func(now time.Time, is any) page { return page{Now: now, Data: is} }}
+	p.templates = template.Must(template.New("").Funcs(functions).ParseFS(web, "web/*.html"))
+	return p
 }
 
-// provenanceName returns the word by which pages show an item's provenance. "single" alone would not say that the
-// item is vouched for by a single node.
-func provenanceName(provenance string) string {
-	if provenance == "single" {
-		return "one node"
-	}
-	return provenance
+// A choice is a list of options, of which one is chosen.
+type choice struct {
+	Options []option
+	Chosen  string
 }
 
-// provenanceNote explains a provenance in one sentence, or returns "" if the word is clear.
-func provenanceNote(provenance string) string {
-	switch {
-	case provenance == "single":
-		return "One node found this on the web server, and no other node and no signature confirms it"
-	case strings.HasPrefix(provenance, ProvenanceWitnessed):
-		return "That many of the nodes that keep this feed found this on the web server themselves"
-	case provenance == "contested":
-		return "Most of the nodes that keep this feed looked for this on the web server and did not find it"
-	case provenance == "varies":
-		return "The web server shows each node something else here"
-	case provenance == "unconfirmed":
-		return "The network says that this key belongs to the feed, and this node has not seen the key on the web server"
-	}
-	return ""
+// navigation holds the pages that every page leads to.
+var navigation = []option{
+	{subscriptionsPath, "Subscriptions"}, {watchPath, "Keywords"}, {NotifyPath, "Notifications"}, {"/channels", "Polling"},
+	{"/network", "Network"}, {listsPath, "Import and export"}, {nodePath, "This node"},
 }
 
 // A page is the input of every template. Data is specific to the template.
 type page struct {
-	Title   string
-	Style   string
-	Version string
-	Now     time.Time
-	Data    any
+	Title      string
+	Path       string
+	Navigation []option
+	Message    *shownMessage // nil if there is none
+	Version    string
+	Now        time.Time
+	Data       any
 }
 
 // writePage renders a page completely before it sends any of it.
 func (s *Server) writePage(w http.ResponseWriter, r *http.Request, status int, name, title string, data any) error {
 	var b bytes.Buffer
 	err := s.pages.templates.ExecuteTemplate(&b, name, page{
-		Title: title, Style: stylePath + "?" + s.pages.style.tag, Version: s.config.Version, Now: s.config.Now(), Data: data,
+		Title: title, Path: r.URL.Path, Navigation: navigation, Message: s.messageFor(r), Version: s.config.Version, Now: s.config.Now(), Data: data,
 	})
 	if err != nil {
 		return err
@@ -116,9 +111,6 @@ func (s *Server) writePage(w http.ResponseWriter, r *http.Request, status int, n
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", pagePolicy)
-	if name == "watch.html" {
-		h.Set("Content-Security-Policy", watchPolicy)
-	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(b.Len()))
 	w.WriteHeader(status)
@@ -134,29 +126,6 @@ func (s *Server) writeErrorPage(w http.ResponseWriter, r *http.Request, err erro
 	if s.writePage(w, r, status, "error.html", "Error", message) != nil {
 		s.writeTextError(w, err)
 	}
-}
-
-func (s *Server) style(w http.ResponseWriter, r *http.Request) error {
-	return s.pages.style.serve(w, r)
-}
-
-// A Notice is a table of figures at the top of the start page.
-type Notice struct {
-	Title  string
-	Text   string     // shown below the title
-	Head   []string   // column names
-	Rows   [][]string // the first cell of a row is its name
-	Footer []string   // sentences below the table
-}
-
-// homePage is the start page.
-type homePage struct {
-	Notice      *Notice
-	Paused      bool // the page does not refresh itself
-	Status      Status
-	Channels    []channelView
-	Problems    int
-	Bookmarklet template.URL // the bookmarklet
 }
 
 // channelView is a channel as shown to people.
@@ -195,49 +164,6 @@ func newChannelView(c Channel) channelView {
 	}
 }
 
-func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
-	status, err := s.subs.Status(r.Context())
-	if err != nil {
-		return err
-	}
-	channels, err := s.list(r)
-	if err != nil {
-		return err
-	}
-	h := homePage{Status: status, Bookmarklet: bookmarklet(scheme(r) + "://" + r.Host)}
-	if s.config.Notice != nil {
-		n := s.config.Notice()
-		h.Notice = &n
-		// Automatic refreshing can be paused (WCAG 2.2, 2.2.2), so that it does not interrupt a person who fills in
-		// the form below.
-		if h.Paused = r.URL.Query().Has("still"); !h.Paused {
-			w.Header().Set("Refresh", "2")
-		}
-	}
-	var others []channelView // channels with problems come first
-	for _, c := range channels {
-		if view := newChannelView(c); view.HasProblem {
-			h.Channels = append(h.Channels, view)
-		} else {
-			others = append(others, view)
-		}
-	}
-	h.Problems = len(h.Channels)
-	h.Channels = append(h.Channels, others...)
-	return s.writePage(w, r, http.StatusOK, "home.html", "tidings", h)
-}
-
-// bookmarklet returns a script that leads from any page to /add, with the feed that the page advertises or with the
-// page itself. The script runs in the context of that page.
-func bookmarklet(base string) template.URL {
-	const script = `javascript:(function(){` +
-		`var l=document.querySelector('link[rel~="alternate"][type="application/atom+xml"],` +
-		`link[rel~="alternate"][type="application/rss+xml"],link[rel~="alternate"][type="application/feed+json"]');` +
-		`location.href=%BASE%+'/add?url='+encodeURIComponent(l?l.href:location.href)})()`
-	quoted := "'" + template.JSEscapeString(base) + "'"
-	return template.URL(url.PathEscape(strings.Replace(script, "%BASE%", quoted, 1)))
-}
-
 // showPage is the page of one subscription.
 type showPage struct {
 	Channel   channelView
@@ -267,15 +193,15 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	channels, err := s.list(r)
+	channel, ok, err := s.findChannel(r.Context(), address)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(channels, func(c Channel) bool { return c.URL == address })
-	if i < 0 {
+	if !ok {
 		return refuse(http.StatusNotFound, "there is no subscription to %s", oneLine(address))
 	}
-	p := showPage{Channel: newChannelView(channels[i]), JustAdded: q.Get("new") != ""}
+	s.complete(r, &channel)
+	p := showPage{Channel: newChannelView(channel), JustAdded: q.Get("new") != ""}
 	if !p.Channel.New { // a new channel would wait for the origin
 		p.read(r, s)
 	}
@@ -341,9 +267,14 @@ func (s *Server) formAddress(w http.ResponseWriter, r *http.Request) (string, er
 
 // formValue reads a field of a form.
 func formValue(w http.ResponseWriter, r *http.Request, name string) (string, error) {
-	r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
-	err := bodyError(r.ParseForm())
+	err := parseForm(w, r, maxRequest)
 	return r.PostForm.Get(name), err
+}
+
+// parseForm reads a form of at most limit bytes.
+func parseForm(w http.ResponseWriter, r *http.Request, limit int64) error {
+	r.Body = http.MaxBytesReader(w, r.Body, limit)
+	return bodyError(r.ParseForm())
 }
 
 func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
@@ -354,7 +285,7 @@ func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
 	if q := (SubscribeMessage{URL: raw, Private: r.PostForm.Get("private") != ""}); s.isPrivate(q) {
 		done, err := s.subscribePrivately(r, PrivateFeed{Address: raw})
 		if err == nil {
-			http.Redirect(w, r, "/show?new=1&url="+url.QueryEscape(done.URL), http.StatusSeeOther)
+			s.showSubscribed(w, r, done)
 		}
 		return err
 	}
@@ -375,8 +306,22 @@ func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	http.Redirect(w, r, "/show?new=1&url="+url.QueryEscape(done.URL), http.StatusSeeOther)
+	s.showSubscribed(w, r, done)
 	return nil
+}
+
+// showSubscribed leads to the page of a subscription that was just made, with a warning if nothing can be read there yet.
+func (s *Server) showSubscribed(w http.ResponseWriter, r *http.Request, done SubscribeMessage) {
+	parameter := "url=" + url.QueryEscape(done.URL)
+	if done.Warning == "" {
+		http.Redirect(w, r, "/show?new=1&"+parameter, http.StatusSeeOther)
+		return
+	}
+	text := "Subscribed, but nothing can be read there yet: " + done.Warning
+	if done.Already {
+		text = "You had subscribed before, and nothing can be read there yet: " + done.Warning
+	}
+	s.redirectWith(w, r, "/show?"+parameter, message{Text: text, Problem: true})
 }
 
 func (s *Server) unsubscribeForm(w http.ResponseWriter, r *http.Request) error {
@@ -384,11 +329,7 @@ func (s *Server) unsubscribeForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.subs.Unsubscribe(r.Context(), address); err != nil {
-		return err
-	}
-	http.Redirect(w, r, "/", http.StatusSeeOther)
-	return nil
+	return s.unsubscribeFrom(w, r, []string{address}, ownPage(r.PostForm.Get("back"), "/"))
 }
 
 func (s *Server) importForm(w http.ResponseWriter, r *http.Request) error {
@@ -409,91 +350,4 @@ func (s *Server) importForm(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.writePage(w, r, http.StatusOK, "imported.html", "Import", result)
-}
-
-// formatRelative returns how long ago a time was, or how far in the future it is, for people.
-func formatRelative(now time.Time, t *time.Time) string {
-	if t == nil {
-		return ""
-	}
-	d := now.Sub(*t)
-	if -time.Second < d && d < time.Second {
-		return "now"
-	}
-	if d < 0 {
-		return "in " + FormatSpan(-d)
-	}
-	return FormatSpan(d) + " ago"
-}
-
-// formatDuration returns for how long a state has lasted.
-func formatDuration(now time.Time, since *time.Time) string {
-	if since == nil || now.Sub(*since) < time.Second {
-		return "just now"
-	}
-	return "for " + FormatSpan(now.Sub(*since))
-}
-
-// formatSecondsPtr is formatSeconds for a known number.
-func formatSecondsPtr(seconds *float64) string { return formatSeconds(*seconds) }
-
-// sentence converts a text to a sentence: it capitalises the first letter and adds a full stop. A leading address
-// keeps its first letter. A trailing address gets no full stop, because somebody could copy it with the address.
-func sentence(s string) string {
-	if s == "" {
-		return ""
-	}
-	first, _, _ := strings.Cut(s, " ")
-	if !strings.ContainsAny(first, "/.@") {
-		r, size := utf8.DecodeRuneInString(s)
-		s = string(unicode.ToUpper(r)) + s[size:]
-	}
-	last := s[strings.LastIndexByte(s, ' ')+1:]
-	if strings.Contains(last, "/") || strings.HasSuffix(last, ".") || strings.HasSuffix(last, "?") || strings.HasSuffix(last, "…") {
-		return s
-	}
-	return s + "."
-}
-
-// FormatSpan formats a duration for people, in one unit.
-func FormatSpan(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < 2*time.Minute:
-		return strconv.Itoa(int(d/time.Second)) + " s"
-	case d < 2*time.Hour:
-		return strconv.Itoa(int(d/time.Minute)) + " min"
-	case d < 2*day:
-		return strconv.Itoa(int(d/time.Hour)) + " h"
-	}
-	return strconv.Itoa(int(d/day)) + " days"
-}
-
-func iso(t *time.Time) string {
-	if t == nil {
-		return ""
-	}
-	return t.UTC().Format(time.RFC3339)
-}
-
-// hostOf returns the host of an address, by which people recognise a feed.
-func hostOf(channel string) string {
-	if name, ok := strings.CutPrefix(channel, PrivateName); ok {
-		host, _, _ := strings.Cut(name, "/")
-		return host
-	}
-	address, _ := feed.DocumentURL(channel)
-	u, err := url.Parse(address)
-	if err != nil {
-		return address
-	}
-	return strings.TrimPrefix(u.Host, "www.")
-}
-
-// Plural returns a number followed by the singular or the plural of a word.
-func Plural[T int | int64 | uint64 | uint32](n T, one, many string) string {
-	if n == 1 {
-		many = one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

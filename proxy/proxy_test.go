@@ -60,7 +60,7 @@ func newTestServer(t *testing.T, change ...func(*Config)) *testServer {
 	b.node.publish(t, atomURL, `<feed xmlns="http://www.w3.org/2005/Atom"><title>An Atom</title><id>urn:f</id><updated>2026-01-02T03:04:05Z</updated>`+
 		`<entry><title>One</title><id>urn:1</id><updated>2026-01-02T03:04:05Z</updated><x:y xmlns:x="urn:x">kept</x:y></entry></feed>`)
 	b.node.publish(t, jsonURL, `{"version":"https://jsonfeed.org/version/1.1","title":"A JSON","items":[{"id":"1","content_text":"one"}]}`)
-	config := Config{Secret: []byte(secret), Token: secret, Now: now, Version: "test"}
+	config := Config{Secret: []byte(secret), Token: secret, News: memoryNews{}, Now: now, Version: "test"}
 	for _, c := range change {
 		c(&config)
 	}

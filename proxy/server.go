@@ -28,6 +28,7 @@ type Server struct {
 	renderSlots   chan struct{}                   // holds one token for each rendering in progress
 	streams       chan struct{}                   // holds one token for each open stream of events
 	firstReads    *lru[firstRead, time.Time]
+	messages      *lru[string, message]
 	pages         *pages
 }
 
@@ -144,6 +145,7 @@ func New(subs Subscriptions, config Config) *Server {
 		renderSlots:   make(chan struct{}, maxRenders),
 		streams:       make(chan struct{}, maxStreams),
 		firstReads:    newLRU[firstRead, time.Time](maxFirstReads),
+		messages:      newLRU[string, message](maxMessages),
 		pages:         newPages(),
 	}
 }
@@ -204,20 +206,29 @@ var pageRoutes = map[string]pageRoute{
 	"/metrics": {get: (*Server).metrics, open: true},
 	"/healthz": {get: (*Server).healthz, open: true},
 	"/readyz":  {get: (*Server).readyz, open: true},
-	stylePath:  {get: (*Server).style, open: true},
+	stylePath:  {get: (*Server).static, open: true},
+	scriptPath: {get: (*Server).static, open: true},
+	iconPath:   {get: (*Server).static, open: true},
 	loginPath:  {get: (*Server).login, open: true},
 
 	"/":            {get: (*Server).home},
 	"/show":        {get: (*Server).show},
+	livePath:       {get: (*Server).live},
+	listsPath:      {get: (*Server).listsPage},
+	nodePath:       {get: (*Server).nodePage},
 	"/channels":    {get: (*Server).channels},
 	"/network":     {get: (*Server).network},
 	"/add":         {get: (*Server).add},
 	"/subscribe":   {post: (*Server).subscribeForm},
 	"/unsubscribe": {post: (*Server).unsubscribeForm},
+	undoPath:       {post: (*Server).undoForm},
+	describePath:   {post: (*Server).describeForm},
 	"/opml":        {get: (*Server).exportOPML, post: (*Server).importForm},
-	watchPath:      {get: (*Server).watch, post: (*Server).watchForm},
-	unwatchPath:    {post: (*Server).unwatchForm},
-	scriptPath:     {get: (*Server).script},
+
+	subscriptionsPath: {get: (*Server).subscriptionsPage, post: (*Server).subscriptionsForm},
+
+	watchPath:   {get: (*Server).watch, post: (*Server).watchForm},
+	unwatchPath: {post: (*Server).unwatchForm},
 
 	NotifyPath:       {get: (*Server).notify, post: (*Server).notifyForm},
 	notifyRemovePath: {post: (*Server).notifyRemoveForm},

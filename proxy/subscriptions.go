@@ -32,6 +32,10 @@ type Subscriptions interface {
 	// Unsubscribe ends a subscription, and returns when that is durable. The error is ErrNoSubscription if there
 	// was none. After that, Subscribe with auto fails until somebody subscribes without auto.
 	Unsubscribe(ctx context.Context, url string) error
+	// Resubscribe makes a subscription again as it was when Unsubscribe ended it: with its description and its settings,
+	// and, if it is private, its headers and the address at which readers read it. It returns when that is durable. The
+	// error is ErrNoSubscription if the node does not remember such a subscription. It may forget it when it stops.
+	Resubscribe(ctx context.Context, url string) error
 	// Describe stores the user's description of a subscription. It returns when that is durable. The error is
 	// ErrNoSubscription if there is no subscription.
 	Describe(ctx context.Context, url string, d Description) error
@@ -47,10 +51,14 @@ type Subscriptions interface {
 type Description struct {
 	Tags  []string // replaces the tags; nil keeps them
 	Title string   // shown in place of the feed's own title; "" keeps the present one
-	Site  string   // where people read the feed on the Web; "" keeps the present one
+	// OwnTitle shows the feed's own title again, if Title is "".
+	OwnTitle bool
+	Site     string // where people read the feed on the Web; "" keeps the present one
 }
 
-func (d Description) empty() bool { return d.Tags == nil && d.Title == "" && d.Site == "" }
+func (d Description) empty() bool {
+	return d.Tags == nil && d.Title == "" && !d.OwnTitle && d.Site == ""
+}
 
 // A Window holds the items of a feed that readers are shown: those in the source, and at least those of the last 7
 // days or 200 items.
@@ -148,6 +156,8 @@ type Channel struct {
 	Auto  bool     `json:"auto"`  // made by reading
 	Moved string   `json:"moved"` // new address of the feed, according to the origin
 	Tags  []string `json:"tags"`  // set by the user, with a command or as folders of a list
+
+	Added *time.Time `json:"-"` // when the subscription was made; only pages show it
 }
 
 // Failing reports whether a person may have to do something about a channel.

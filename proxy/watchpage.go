@@ -14,12 +14,7 @@ import (
 const (
 	watchPath   = "/watch"
 	unwatchPath = "/unwatch"
-	scriptPath  = "/watch.js"
 )
-
-// watchPolicy lets the page of keyword subscriptions run its script, which requests a preview while the user types.
-// In all other respects it is pagePolicy.
-const watchPolicy = pagePolicy + "; script-src 'self'; connect-src 'self'"
 
 // A watchPage is the page of keyword subscriptions.
 type watchPage struct {
@@ -29,7 +24,6 @@ type watchPage struct {
 	JustAdded *Watch   // the search that was just added
 	OnceURL   string   // the address of its feed that shows each story once
 	Hints     []string // about its query
-	Script    string
 }
 
 // previewView is a preview as shown to people.
@@ -59,7 +53,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 		_, _ = w.Write(b.Bytes()) // an error means that the browser has disconnected
 		return nil
 	}
-	p := watchPage{Query: text, Preview: preview, Script: scriptPath + "?" + s.pages.script.tag}
+	p := watchPage{Query: text, Preview: preview}
 	all, err := s.watches(r)
 	if err != nil {
 		return err
@@ -142,8 +136,4 @@ func (s *Server) unwatchForm(w http.ResponseWriter, r *http.Request) error {
 	}
 	http.Redirect(w, r, watchPath, http.StatusSeeOther)
 	return nil
-}
-
-func (s *Server) script(w http.ResponseWriter, r *http.Request) error {
-	return s.pages.script.serve(w, r)
 }

@@ -81,7 +81,7 @@ func withStoreError(c proxy.Channel, failing string) proxy.Channel {
 func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 	c = proxy.Channel{
 		URL: s.URL, Key: s.Key.String(), Kind: proxy.KindOf(s.URL), Items: s.Items, State: proxy.StateNew,
-		Since: proxy.OptionalTime(s.Since), Auto: attributesOf(s).Auto, Subscribers: s.Weight,
+		Since: proxy.OptionalTime(s.Since), Added: proxy.OptionalTime(s.Since), Auto: attributesOf(s).Auto, Subscribers: s.Weight,
 	}
 	if s.Items > 0 {
 		c.Provenance, c.State, c.Newest = feedtree.Single, proxy.StateOK, proxy.OptionalTime(l.node.NodeOf(s.Key).Feeds.Newest(s.Key))

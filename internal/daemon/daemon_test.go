@@ -309,6 +309,7 @@ func TestCallsWithoutANetworkReturnErrJoining(t *testing.T) {
 	for name, call := range map[string]func() error{
 		"subscribe":   func() error { return m.Subscribe(t.Context(), url, false) },
 		"unsubscribe": func() error { return m.Unsubscribe(t.Context(), url) },
+		"resubscribe": func() error { return m.Resubscribe(t.Context(), url) },
 		"read":        func() error { _, err := m.Read(t.Context(), url); return err },
 		"look":        func() error { _, err := m.Inspect(t.Context(), url); return err },
 		"list":        func() error { _, err := m.List(t.Context()); return err },

@@ -54,6 +54,14 @@ func (d *Daemon) Unsubscribe(ctx context.Context, url string) error {
 	return d.subscriptions.Unsubscribe(ctx, url)
 }
 
+// Resubscribe makes a subscription again that the user has ended.
+func (d *Daemon) Resubscribe(ctx context.Context, url string) error {
+	if isPrivateName(url) {
+		return d.private.resubscribe(url)
+	}
+	return d.subscriptions.Resubscribe(ctx, url)
+}
+
 // Describe stores the user's description of a feed.
 func (d *Daemon) Describe(ctx context.Context, url string, description proxy.Description) error {
 	if isPrivateName(url) {

@@ -40,6 +40,7 @@ type privateFeeds struct {
 	mu          sync.Mutex // guards the fields below; answer is taken before it
 	rules       corona.Rules
 	byName      map[string]*privateFeed
+	ended       map[string]*privateFeed     // by name, those whose subscription the user has ended since the start, at most maxPrivateFeeds
 	polled      map[env.Handle]*privateFeed // polls without an answer
 	lastHandle  env.Handle
 	lastVersion uint64
@@ -79,7 +80,7 @@ type privateFeed struct {
 func newPrivateFeeds(dir string, fetch func(env.Handle, env.Request), allowPrivate bool, log *slog.Logger) *privateFeeds {
 	return &privateFeeds{
 		dir: dir, fetch: fetch, allowPrivate: allowPrivate, shared: func(string) bool { return false }, marked: func(string) {}, log: log, wake: make(chan struct{}, 1),
-		byName: map[string]*privateFeed{}, polled: map[env.Handle]*privateFeed{}, limited: map[string]time.Time{},
+		byName: map[string]*privateFeed{}, ended: map[string]*privateFeed{}, polled: map[env.Handle]*privateFeed{}, limited: map[string]time.Time{},
 	}
 }
 
@@ -223,7 +224,7 @@ func (p *privateFeeds) open(address string, headers map[string]string, keep bool
 	case isPrivateName(address):
 		return t, fmt.Errorf("%s: %w", address, proxy.ErrNoSubscription)
 	case len(p.byName) >= maxPrivateFeeds:
-		return t, kindError{proxy.ErrFull, fmt.Errorf("a node has at most %d private feeds; unsubscribe from another one first", maxPrivateFeeds)}
+		return t, kindError{proxy.ErrFull, errFullPrivate}
 	case p.shared(canonical):
 		return t, kindError{proxy.ErrForbidden, errors.New("the node follows this address as a shared feed already, so other nodes know it: unsubscribe from it first, and get a new token from the web server if the address has one")}
 	}
@@ -301,7 +302,7 @@ func (f *privateFeed) describe(d proxy.Description) {
 	if d.Tags != nil {
 		f.Tags = d.Tags
 	}
-	if d.Title != "" {
+	if d.Title != "" || d.OwnTitle {
 		f.Title = d.Title
 	}
 	if d.Site != "" {
@@ -380,9 +381,60 @@ func (p *privateFeeds) unsubscribe(name string) error {
 		return fmt.Errorf("unsubscribe from %s: %w", name, err)
 	}
 	p.drop(f)
+	if len(p.ended) >= maxPrivateFeeds {
+		clear(p.ended)
+	}
+	p.ended[name] = f
 	p.marked(name)
 	return nil
 }
+
+// resubscribe makes the subscription to a private feed again that the user has ended, with its headers and the address of
+// its readers.
+func (p *privateFeeds) resubscribe(name string) error {
+	p.answer.Lock() // as in unsubscribe
+	defer p.answer.Unlock()
+	f, err := p.revive(name)
+	if err == nil && f != nil {
+		if err = p.store(f); err != nil {
+			p.mu.Lock()
+			p.drop(f)
+			p.ended[name] = f
+			p.mu.Unlock()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("subscribe again to %s: %w", name, err)
+	}
+	p.marked(name)
+	p.signal()
+	return nil
+}
+
+// revive takes a private feed back among the others; it returns nil if it is there.
+func (p *privateFeeds) revive(name string) (*privateFeed, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := p.ended[name]
+	switch {
+	case p.byName[name] != nil:
+		return nil, nil
+	case f == nil:
+		return nil, fmt.Errorf("%w that this node remembers", proxy.ErrNoSubscription)
+	case len(p.byName) >= maxPrivateFeeds:
+		return nil, kindError{proxy.ErrFull, errFullPrivate}
+	case p.shared(f.URL):
+		return nil, kindError{proxy.ErrForbidden, errors.New("the node follows this address as a shared feed meanwhile")}
+	}
+	f.poll, f.trial = 0, false
+	p.touch(f)
+	p.byName[name] = f
+	delete(p.ended, name)
+	return f, nil
+}
+
+// errFullPrivate says that there is no room for another private feed.
+var errFullPrivate = fmt.Errorf("a node has at most %d private feeds; unsubscribe from another one first", maxPrivateFeeds)
 
 // describe stores the user's description of a private feed.
 func (p *privateFeeds) describe(name string, d proxy.Description) error {

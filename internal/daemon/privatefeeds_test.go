@@ -353,6 +353,47 @@ func TestPrivateTitles(t *testing.T) {
 	}
 }
 
+// A private feed whose subscription was ended comes back with its headers, its items and the address of its readers, also
+// on the disk.
+func TestAPrivateFeedIsMadeAgain(t *testing.T) {
+	dir := t.TempDir()
+	b := newPrivateBench(t, dir)
+	b.answers["https://example.org/f"] = rss("1", "one")
+	f := b.mustSubscribe("https://ann:geheim@example.org/f")
+	if err := b.describe(f.Name, proxy.Description{Title: "Mine", Tags: []string{"work"}}); err != nil {
+		t.Fatal(err)
+	}
+	before := b.list()[0]
+	if err := b.resubscribe("private:other.example/1"); !errors.Is(err, proxy.ErrNoSubscription) {
+		t.Errorf("an unknown one: %v", err)
+	}
+	for range 2 {
+		if err := b.unsubscribe(f.Name); err != nil {
+			t.Fatal(err)
+		}
+		if files, err := os.ReadDir(dir); err != nil || len(files) != 0 || len(b.list()) != 0 {
+			t.Errorf("after unsubscribing: %v, %v", files, err)
+		}
+		if err := errors.Join(b.resubscribe(f.Name), b.resubscribe(f.Name)); err != nil {
+			t.Fatal(err)
+		}
+		if after := b.list(); len(after) != 1 || !reflect.DeepEqual(after[0], before) || b.titles(f) != "one" {
+			t.Errorf("%+v became %+v with %q", before, after, b.titles(f))
+		}
+	}
+	again := newPrivateBench(t, dir)
+	if err := again.load(); err != nil {
+		t.Fatal(err)
+	}
+	if after := again.list(); len(after) != 1 || after[0].ReadURL != before.ReadURL || again.byName[f.Name].Headers["Authorization"] == "" {
+		t.Errorf("after a restart: %+v", after)
+	}
+	b.shared = func(string) bool { return true }
+	if err := errors.Join(b.unsubscribe(f.Name), b.resubscribe(f.Name)); !errors.Is(err, proxy.ErrForbidden) {
+		t.Errorf("the address is shared meanwhile: %v", err)
+	}
+}
+
 func TestPrivateFeedsAreFound(t *testing.T) {
 	b := newPrivateBench(t, t.TempDir())
 	b.answers["https://example.org/f"], b.answers[privateURL], b.answers["https://other.example/"] = rss("1", "one"), rss("1", "one"), rss("1", "one")

@@ -57,6 +57,7 @@ type subscription struct {
 	attributes     attributes // zero if the feed is not subscribed to
 	weight         int        // number of readers, mostly 1
 	unsubscribedAt int64      // when the user unsubscribed, Unix time in seconds; 0: never, or the user has subscribed since
+	ended          *ended     // what the subscription was before the user ended it; nil: there was none since the node started
 	waiting        []func()   // changes, of which the first one is being made
 
 	// Readers write the following fields.
@@ -64,6 +65,12 @@ type subscription struct {
 	readAt  int64         // as attributes.LastRead, which it replaces when that is stored
 	version uint64        // changes whenever readers would read something else
 	changed chan struct{} // closed by the next change; nil: no reader waits for one
+}
+
+// ended is what a subscription was before it ended.
+type ended struct {
+	attributes attributes
+	weight     int
 }
 
 // A change changes a record on the loop. It calls done when it is durable, or has failed.
@@ -214,6 +221,22 @@ func (s *subscriptions) subscribe(ctx context.Context, url string, a attributes)
 	return err
 }
 
+// Resubscribe makes a subscription again that the user has ended; see proxy.Subscriptions.
+func (s *subscriptions) Resubscribe(ctx context.Context, url string) error {
+	return s.change(ctx, url, func(r *subscription, done func(error)) {
+		switch {
+		case r.subscribed && r.attributes.rank() >= (attributes{}).rank(): // the user has made it again by other means
+			done(nil)
+		case r.ended == nil:
+			done(fmt.Errorf("subscribe again to %s: %w that this node remembers", url, proxy.ErrNoSubscription))
+		default:
+			a := r.ended.attributes
+			a.LastRead = time.Now().Unix()
+			s.write(r, a, r.ended.weight, done)
+		}
+	})
+}
+
 // SubscribeClients subscribes to a feed on behalf of several clients, who read the feed through this node. It
 // is for laboratories.
 func (s *subscriptions) SubscribeClients(ctx context.Context, url string, clients int) error {
@@ -228,7 +251,9 @@ func (s *subscriptions) Describe(ctx context.Context, url string, description pr
 		if description.Tags != nil {
 			a.Tags = description.Tags
 		}
-		a.Title, a.Site = cmp.Or(description.Title, a.Title), cmp.Or(description.Site, a.Site)
+		if a.Title, a.Site = cmp.Or(description.Title, a.Title), cmp.Or(description.Site, a.Site); description.OwnTitle {
+			a.Title = description.Title
+		}
 	})
 }
 
@@ -291,9 +316,12 @@ func (s *subscriptions) unsubscribe(ctx context.Context, url string, mayEnd func
 					done(fmt.Errorf("unsubscribe from %s: %w", url, err))
 					return
 				}
+				before := ended{r.attributes, r.weight}
 				s.end(r, func(err error) {
 					if err != nil {
 						s.forgetUnsubscribed(r) // the user is told that the subscription goes on
+					} else {
+						r.ended = &before
 					}
 					done(err)
 				})
@@ -354,6 +382,7 @@ func (s *subscriptions) write(r *subscription, a attributes, weight int, done fu
 		if err == nil {
 			s.mu.Lock()
 			r.subscribed, r.attributes, r.weight, r.version = true, a, weight, s.nextVersion()
+			r.ended = nil
 			s.mu.Unlock()
 			s.copies.drop(r.key)
 			if r.unsubscribedAt != 0 && !a.Tentative {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"reflect"
 	"runtime"
 	"slices"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"tidings/feedtree"
 	"tidings/internal/env"
 	"tidings/overlay"
+	"tidings/proxy"
 )
 
 // inQuickSuccession starts calls in their order while the loop is busy, and returns their errors. None of the
@@ -216,6 +218,51 @@ func TestAFailedUnsubscribeLeavesNothingBehind(t *testing.T) {
 		if len(m.records) != 0 || len(s.byKey) != 1 {
 			t.Errorf("%s: %d records of feeds that the user left, and %d in all", name, len(m.records), len(s.byKey))
 		}
+	}
+}
+
+// A subscription that the user has ended can be made again as it was, as long as nothing else was asked for.
+func TestASubscriptionIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	const url = "https://example.org/feed"
+	m := newMemory()
+	s := loaded(t, m)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Resubscribe(t.Context(), url); !errors.Is(err, proxy.ErrNoSubscription) {
+		t.Errorf("there was no subscription: %v", err)
+	}
+	must(s.SubscribeQuietly(t.Context(), url))
+	must(s.Describe(t.Context(), url, proxy.Description{Title: "Mine", Site: "https://mine.example/", Tags: []string{"a", "b"}}))
+	must(s.edit(t.Context(), url, func(a *attributes) { a.RequiredProvenance = proxy.ProvenanceWitnessed }))
+	before := attributesOf(m.feeds[url])
+	must(s.Unsubscribe(t.Context(), url))
+	must(s.Resubscribe(t.Context(), url))
+	after := attributesOf(m.feeds[url])
+	after.LastRead = before.LastRead
+	if !reflect.DeepEqual(before, after) || len(m.records) != 0 {
+		t.Errorf("%+v became %+v, and %d feeds count as left", before, after, len(m.records))
+	}
+	must(s.Unsubscribe(t.Context(), url))
+	must(s.Subscribe(t.Context(), url, false)) // the user has asked for something else meanwhile
+	must(s.Resubscribe(t.Context(), url))
+	if a := attributesOf(m.feeds[url]); a.Title != "" || a.Quiet {
+		t.Errorf("the later subscription became %+v", a)
+	}
+	must(s.Describe(t.Context(), url, proxy.Description{Title: "Mine"}))
+	must(s.Describe(t.Context(), url, proxy.Description{OwnTitle: true}))
+	if a := attributesOf(m.feeds[url]); a.Title != "" {
+		t.Errorf("the title is %q, not that of the feed", a.Title)
+	}
+	s = loaded(t, m) // a node that starts again remembers nothing
+	must(s.Unsubscribe(t.Context(), url))
+	s = loaded(t, m)
+	if err := s.Resubscribe(t.Context(), url); !errors.Is(err, proxy.ErrNoSubscription) {
+		t.Errorf("after a restart: %v", err)
 	}
 }
 

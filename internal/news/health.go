@@ -67,9 +67,10 @@ func (j *Journal) RecordHealth(s Source, h Health) (events int, err error) {
 	if !first && next == known {
 		return 0, nil
 	}
-	var added [][]byte
+	var added []encodedEvent
 	for i := range changes {
-		added = append(added, marshal(Event{Number: j.last + uint64(i) + 1, Time: now, URL: s.URL, Title: s.Title, Health: &changes[i]}))
+		event := Event{Number: j.last + uint64(i) + 1, Time: now, URL: s.URL, Title: s.Title, Health: &changes[i]}
+		added = append(added, encodedEvent{json: marshal(event)})
 	}
 	if err := j.add(added, now, env.Op{Key: healthKey(s), Value: marshal(next)}); err != nil {
 		return 0, fmt.Errorf("journal of news, health of %s: %w", s.name(), err)

@@ -111,6 +111,7 @@ type keptEvent struct {
 	number uint64
 	size   int
 	at     time.Time
+	isNew  bool // a new item of a feed
 }
 
 // The keys of records.
@@ -134,7 +135,7 @@ func Open(store env.Store, clock func() time.Time) (*Journal, error) {
 		err = store.Range([]byte(eventPrefix), func(key, value []byte) bool {
 			var e Event
 			if len(key) == 1+8 && json.Unmarshal(value, &e) == nil {
-				j.kept = append(j.kept, keptEvent{binary.BigEndian.Uint64(key[1:]), len(value), e.Time})
+				j.kept = append(j.kept, keptEvent{binary.BigEndian.Uint64(key[1:]), len(value), e.Time, e.isNewItem()})
 				j.bytes += len(value)
 				j.last = max(j.last, j.kept[len(j.kept)-1].number)
 			}
@@ -162,7 +163,7 @@ func (j *Journal) Record(s Source, d Document) (events int, err error) {
 	}
 	now := j.clock()
 	next := known.without(now)
-	var added [][]byte
+	var added []encodedEvent
 	for _, i := range byArrival(d.Entries) {
 		e := &d.Entries[i]
 		id, version := identify(e)
@@ -171,7 +172,8 @@ func (j *Journal) Record(s Source, d Document) (events int, err error) {
 		if first && i >= d.Fresh || e.Withdrawn || had && before.version == version {
 			continue
 		}
-		added = append(added, encode(Event{Number: j.last + uint64(len(added)) + 1, Time: now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Key: id.String(), Item: d.ItemJSON(e)}, e, d.Document))
+		event := Event{Number: j.last + uint64(len(added)) + 1, Time: now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Key: id.String(), Item: d.ItemJSON(e)}
+		added = append(added, encodedEvent{encode(event, e, d.Document), event.isNewItem()})
 	}
 	if !first && len(added) == 0 && maps.Equal(known, next) { // nothing to write
 		return 0, nil
@@ -182,15 +184,24 @@ func (j *Journal) Record(s Source, d Document) (events int, err error) {
 	return len(added), nil
 }
 
+// An encodedEvent is an event that is not durable yet.
+type encodedEvent struct {
+	json  []byte
+	isNew bool // a new item of a feed
+}
+
+// isNewItem reports whether an event tells of a new item of a feed.
+func (e *Event) isNewItem() bool { return e.URL != "" && e.Health == nil && !e.Edited }
+
 // add makes encoded events durable together with another change, and shows them to readers. The events have the numbers
 // after the last one, and the caller holds recording.
-func (j *Journal) add(events [][]byte, now time.Time, change env.Op) error {
+func (j *Journal) add(events []encodedEvent, now time.Time, change env.Op) error {
 	ops := []env.Op{change}
 	var added []keptEvent
-	for i, value := range events {
+	for i, e := range events {
 		number := j.last + uint64(i) + 1
-		ops = append(ops, env.Op{Key: eventKey(number), Value: value, Body: true})
-		added = append(added, keptEvent{number, len(value), now})
+		ops = append(ops, env.Op{Key: eventKey(number), Value: e.json, Body: true})
+		added = append(added, keptEvent{number, len(e.json), now, e.isNew})
 	}
 	dropped := 0
 	if len(added) > 0 {
@@ -264,6 +275,21 @@ func (j *Journal) Changed() <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.changed
+}
+
+// NewItems returns how many new items of feeds the kept events since a time tell of.
+func (j *Journal) NewItems(since time.Time) (n int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, k := range slices.Backward(j.kept) {
+		if k.at.Before(since) {
+			break
+		}
+		if k.isNew {
+			n++
+		}
+	}
+	return n
 }
 
 // Last returns the number of the newest event, 0 if there was none.

@@ -129,6 +129,28 @@ func TestEventsAreNewAndEditedItemsInOrder(t *testing.T) {
 	}
 }
 
+// New items of feeds are counted: no edits, no health, no articles of searches, none from before, and the same after a restart.
+func TestNewItemsAreCounted(t *testing.T) {
+	d := openDesk(t)
+	d.record("1")
+	d.record("2", "1")
+	d.now = d.now.Add(time.Hour)
+	since := d.now
+	d.record("4", "3", "2=edited", "1")
+	if _, err := d.Record(Source{Query: "ferry"}, Document{Document: document(t, "9").Document, Fresh: 1, Complete: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.RecordHealth(ferries, Health{Moved: "https://new.example/"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if all, recent := d.NewItems(time.Time{}), d.NewItems(since); all != 3 || recent != 2 {
+			t.Errorf("%d new items, %d of them in the last hour", all, recent)
+		}
+		d.reopen()
+	}
+}
+
 // A log that lacks its last entries after a crash gets them again, and they are no news then.
 func TestAnItemThatComesBackSoonIsNotNew(t *testing.T) {
 	d := openDesk(t)

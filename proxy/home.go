@@ -1,0 +1,178 @@
+package proxy
+
+import (
+	"html/template"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A Notice is a table of figures at the top of the start page.
+type Notice struct {
+	Title  string
+	Text   string     // shown below the title
+	Head   []string   // column names
+	Rows   [][]string // the first cell of a row is its name
+	Footer []string   // sentences below the table
+}
+
+const (
+	// homeRows is the number of subscriptions on the start page: those with the newest items.
+	homeRows = 20
+	// maxAttention bounds the feeds on the start page that need attention. The page of subscriptions shows all.
+	maxAttention = 5
+	// keyChangeTime is how long the start page shows that a publisher's key was changed, as long as the doctor reports it.
+	keyChangeTime = 7 * 24 * time.Hour
+	// newsTime is the time for which the start page counts new items.
+	newsTime = 24 * time.Hour
+)
+
+// homePage is the start page.
+type homePage struct {
+	Notice      *Notice
+	Paused      bool // the page does not refresh itself
+	Alone       bool // the node knows no other member
+	Numbers     []number
+	Attention   attention
+	List        listing
+	Bookmarklet template.URL // the bookmarklet
+}
+
+// A number is a live number on the start page.
+type number struct {
+	ID, Label, Value, Help string
+	Link                   string // where the things that it counts are; may be empty
+}
+
+// attention holds what a person should do something about.
+type attention struct {
+	Sentences []string // about the node itself
+	Feeds     []channelView
+	More      int // feeds in trouble that are not shown
+}
+
+// Any reports whether there is anything.
+func (a attention) Any() bool { return len(a.Sentences)+len(a.Feeds) > 0 }
+
+func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
+	status, err := s.subs.Status(r.Context())
+	if err != nil {
+		return err
+	}
+	channels, err := s.subs.List(r.Context())
+	if err != nil {
+		return err
+	}
+	h := homePage{Alone: status.EstimateN <= 1, Numbers: s.numbers(channels), Bookmarklet: bookmarklet(scheme(r) + "://" + r.Host)}
+	if s.config.Notice != nil {
+		n := s.config.Notice()
+		h.Notice = &n
+		// Automatic refreshing can be paused (WCAG 2.2, 2.2.2), so that it does not interrupt a person who fills in
+		// the form below.
+		if h.Paused = r.URL.Query().Has("still"); !h.Paused {
+			w.Header().Set("Refresh", "2")
+		}
+	}
+	if h.Attention, err = s.attention(r, status, channels); err != nil {
+		return err
+	}
+	h.List = s.listing(r, channels, listQuery{Sort: byNewest, Page: 1}, homeRows)
+	return s.writePage(w, r, http.StatusOK, "home.html", "tidings", h)
+}
+
+// attention finds what a person should do something about: the node's warnings and problems, and feeds that are in
+// trouble, have moved, or have another key.
+func (s *Server) attention(r *http.Request, status Status, channels []Channel) (a attention, err error) {
+	findings, err := s.subs.Doctor(r.Context())
+	if err != nil {
+		return a, err
+	}
+	a.Sentences = slices.Clone(status.Warnings)
+	for _, f := range findings {
+		isKnown := func(warning string) bool { return strings.Contains(strings.ToLower(warning), strings.ToLower(f.What)) }
+		if f.Level == levelProblem && !slices.ContainsFunc(a.Sentences, isKnown) {
+			a.Sentences = append(a.Sentences, strings.TrimSpace(sentence(f.What)+" "+sentence(f.Do)))
+		}
+	}
+	lately := s.config.Now().Add(-keyChangeTime)
+	var keys []sortKey
+	for i := range channels {
+		c := &channels[i]
+		isChanged := c.KeyChange != "" && c.PublisherSince != nil && c.PublisherSince.After(lately)
+		if !c.Failing() && c.Moved == "" && !isChanged {
+			continue
+		}
+		keys = append(keys, newSortKey(byState, c, i))
+	}
+	slices.SortFunc(keys, sortKey.compare)
+	for _, key := range keys[:min(len(keys), maxAttention)] {
+		c := channels[key.index]
+		s.complete(r, &c)
+		a.Feeds = append(a.Feeds, newChannelView(c))
+	}
+	a.More = len(keys) - len(a.Feeds)
+	return a, nil
+}
+
+// numbers returns the live numbers of the start page.
+func (s *Server) numbers(channels []Channel) []number {
+	trouble, saved, delays, delayed := 0, 0.0, 0.0, 0
+	for i := range channels {
+		c := &channels[i]
+		if c.Failing() {
+			trouble++
+		}
+		saved += c.pollsSaved()
+		if c.DetectionExpectedS != nil {
+			delays += *c.DetectionExpectedS
+			delayed++
+		}
+	}
+	delay := "–"
+	if delayed > 0 {
+		delay = formatSeconds(delays / float64(delayed))
+	}
+	return []number{
+		{"subscriptions", "Subscriptions", formatCount(len(channels)), "The feeds and pages that this node follows for you.", subscriptionsPath},
+		{"trouble", "In trouble", formatCount(trouble), "The subscriptions that cannot be read as they should be at present.", subscriptionsPath + "?state=" + inTrouble},
+		{"items", "New in 24 hours", formatCount(s.config.News.NewItems(s.config.Now().Add(-newsTime))), "The items that were new in your feeds and pages, without edits of older ones.", ""},
+		{"saved", "Polls saved a day", formatCount(roughly(saved)), "How often other nodes poll your feeds in a day and tell this node what is new. Alone, this node would have to make these polls itself to see news as soon. The number is an estimate from the present polling intervals.", "/channels"},
+		{"delay", "Time to see news", delay, "The mean time from a change of a feed to the next poll by any node, over all feeds that can be read.", "/channels?sort=expected"},
+	}
+}
+
+// roughly rounds an estimate to two digits.
+func roughly(estimate float64) int {
+	unit := 1.0
+	for estimate/unit >= 100 {
+		unit *= 10
+	}
+	return int(math.Round(estimate/unit) * unit)
+}
+
+// pollsSaved returns how often other nodes poll the channel in a day. The mean time to the next poll is half the time
+// between two polls.
+func (c *Channel) pollsSaved() float64 {
+	if c.DetectionExpectedS == nil || *c.DetectionExpectedS <= 0 || c.Pollers == 0 {
+		return 0
+	}
+	polls := (24 * time.Hour).Seconds() / (2 * *c.DetectionExpectedS)
+	if c.Polls {
+		polls -= polls / float64(c.Pollers)
+	}
+	return polls
+}
+
+// bookmarklet returns a script that leads from any page to /add, with the feed that the page advertises or with the
+// page itself. The script runs in the context of that page.
+func bookmarklet(base string) template.URL {
+	const script = `javascript:(function(){` +
+		`var l=document.querySelector('link[rel~="alternate"][type="application/atom+xml"],` +
+		`link[rel~="alternate"][type="application/rss+xml"],link[rel~="alternate"][type="application/feed+json"]');` +
+		`location.href=%BASE%+'/add?url='+encodeURIComponent(l?l.href:location.href)})()`
+	quoted := "'" + template.JSEscapeString(base) + "'"
+	return template.URL(url.PathEscape(strings.Replace(script, "%BASE%", quoted, 1)))
+}

@@ -1,0 +1,266 @@
+package proxy
+
+import (
+	"cmp"
+	"encoding/binary"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A listQuery says which subscriptions a page shows, and in which order. The address of the page contains it.
+type listQuery struct {
+	Search    string // words that must occur
+	State     string // a state; inTrouble: any problem; "": all
+	Kind      string // KindFeed, KindPage or privateKind; "": all
+	Publisher string // signed or unsigned; "": all
+	Tag       string
+	Sort      string // one of listOrders
+	Page      int    // from 1
+}
+
+// Values of the filters that are no states, kinds or tags.
+const (
+	inTrouble   = "trouble"
+	privateKind = "private"
+	signed      = "signed"
+	unsigned    = "unsigned"
+)
+
+// Orders of a list.
+const (
+	byTitle  = "title"
+	byNewest = "newest"
+	byState  = "state"
+	byAdded  = "added"
+)
+
+const (
+	// listRows is the number of subscriptions on a page. A page of it has at most 100 kB unless addresses are unusually
+	// long.
+	listRows = 50
+	// maxTagChoices bounds the tags that can be chosen as a filter. A search finds the others.
+	maxTagChoices = 100
+)
+
+// An option is a choice of a filter.
+type option struct{ Value, Title string }
+
+// parseListQuery reads a listQuery from the address of a page. Values that are not known mean the default.
+func parseListQuery(q url.Values) listQuery {
+	page, _ := strconv.Atoi(q.Get("page"))
+	l := listQuery{
+		Search: strings.TrimSpace(oneLine(q.Get("q"))), State: oneLine(q.Get("state")), Kind: q.Get("kind"),
+		Publisher: q.Get("publisher"), Tag: oneLine(q.Get("tag")), Sort: q.Get("sort"), Page: max(1, page),
+	}
+	if !slices.Contains([]string{byTitle, byNewest, byState, byAdded}, l.Sort) {
+		l.Sort = byTitle
+	}
+	if !slices.Contains([]string{KindFeed, KindPage, privateKind}, l.Kind) {
+		l.Kind = ""
+	}
+	if !slices.Contains([]string{signed, unsigned}, l.Publisher) {
+		l.Publisher = ""
+	}
+	return l
+}
+
+// values returns the query as parameters of an address, without defaults.
+func (l listQuery) values() url.Values {
+	q := url.Values{}
+	for _, p := range [][2]string{{"q", l.Search}, {"state", l.State}, {"kind", l.Kind}, {"publisher", l.Publisher}, {"tag", l.Tag}} {
+		if p[1] != "" {
+			q.Set(p[0], p[1])
+		}
+	}
+	if l.Sort != byTitle {
+		q.Set("sort", l.Sort)
+	}
+	if l.Page > 1 {
+		q.Set("page", strconv.Itoa(l.Page))
+	}
+	return q
+}
+
+// Filtered reports whether the query leaves subscriptions out.
+func (l listQuery) Filtered() bool {
+	return l.State != "" || l.Kind != "" || l.Publisher != "" || l.Tag != "" || l.Search != ""
+}
+
+// matches reports whether a subscription is one of those that the query asks for. words holds the words of the search in
+// lower case.
+func (l listQuery) matches(c *Channel, words []string) bool {
+	switch {
+	case l.State == inTrouble && !c.Failing(), l.State != "" && l.State != inTrouble && c.State != l.State,
+		l.Kind == privateKind && !c.Private, l.Kind != "" && l.Kind != privateKind && (c.Kind != l.Kind || c.Private),
+		l.Publisher != "" && (l.Publisher == signed) != (c.Publisher != ""),
+		l.Tag != "" && !slices.Contains(c.Tags, l.Tag):
+		return false
+	}
+	return containsWords(words, c.Title, c.URL, c.State, c.Why, c.Error, c.Tags)
+}
+
+// containsWords reports whether each of some words in lower case occurs in one of a channel's texts.
+func containsWords(words []string, title, address, state, why, problem string, tags []string) bool {
+	for _, word := range words {
+		has := func(text string) bool { return strings.Contains(strings.ToLower(text), word) }
+		if !has(title) && !has(address) && !has(state) && !has(why) && !has(problem) && !slices.ContainsFunc(tags, has) {
+			return false
+		}
+	}
+	return true
+}
+
+// A sortKey gives a subscription its place in a list: first by rank, then by text, then as the node lists them.
+type sortKey struct {
+	rank  uint64
+	text  string
+	index int
+}
+
+func (a sortKey) compare(b sortKey) int {
+	if a.rank != b.rank {
+		return cmp.Compare(a.rank, b.rank)
+	}
+	return cmp.Or(cmp.Compare(a.text, b.text), cmp.Compare(a.index, b.index))
+}
+
+// newSortKey returns the key of a subscription in an order.
+func newSortKey(order string, c *Channel, index int) sortKey {
+	title := strings.ToLower(titleOrAddress(c.Title, c.URL))
+	key := sortKey{text: title, index: index}
+	switch order {
+	case byNewest:
+		key.rank = latestFirst(c.Newest)
+	case byAdded:
+		key.rank = latestFirst(c.Added)
+	case byState:
+		switch {
+		case c.State == StateNew:
+			key.rank = 1
+		case !c.Failing():
+			key.rank = 2
+		default:
+			key.text = c.State + "\x00" + title
+		}
+	default: // the first bytes decide most comparisons
+		var first [8]byte
+		copy(first[:], title)
+		key.rank = binary.BigEndian.Uint64(first[:])
+	}
+	return key
+}
+
+// latestFirst returns the rank of a time: later times come first, and unknown ones last.
+func latestFirst(t *time.Time) uint64 {
+	if t == nil {
+		return math.MaxUint64
+	}
+	return math.MaxInt64 - uint64(max(0, t.UnixNano()))
+}
+
+// A listing is the part of the subscriptions that a page shows.
+type listing struct {
+	listQuery
+	Rows   []channelView
+	All    int // subscriptions
+	Found  int // those for which the query asks
+	Pages  int
+	size   int // rows of a page
+	States []option
+	Tags   []option
+}
+
+// listing returns the rows of a page.
+func (s *Server) listing(r *http.Request, channels []Channel, q listQuery, rows int) listing {
+	l := listing{listQuery: q, All: len(channels), size: rows}
+	words := strings.Fields(strings.ToLower(q.Search))
+	keys := make([]sortKey, 0, len(channels))
+	for i := range channels {
+		if c := &channels[i]; q.matches(c, words) {
+			keys = append(keys, newSortKey(q.Sort, c, i))
+		}
+	}
+	slices.SortFunc(keys, sortKey.compare)
+	l.Found, l.Pages = len(keys), max(1, (len(keys)+rows-1)/rows)
+	l.Page = min(q.Page, l.Pages)
+	for _, key := range keys[min(len(keys), (l.Page-1)*rows):min(len(keys), l.Page*rows)] {
+		c := channels[key.index]
+		s.complete(r, &c)
+		l.Rows = append(l.Rows, newChannelView(c))
+	}
+	return l
+}
+
+// addChoices adds the states and tags that can be chosen as filters.
+func (l *listing) addChoices(channels []Channel) {
+	states, tags := map[string]bool{}, map[string]bool{}
+	for i := range channels {
+		if c := &channels[i]; c.Failing() {
+			states[c.State] = true
+		}
+		for _, tag := range channels[i].Tags {
+			tags[tag] = true
+		}
+	}
+	if l.Tag != "" {
+		tags[l.Tag] = true
+	}
+	l.States = []option{{"", "All"}, {StateOK, "OK"}, {StateNew, "Not polled yet"}, {inTrouble, "In trouble"}}
+	if s := l.State; s != "" && s != StateOK && s != StateNew && s != inTrouble {
+		states[s] = true
+	}
+	for _, state := range slices.Sorted(maps.Keys(states)) {
+		l.States = append(l.States, option{state, "In trouble: " + state})
+	}
+	l.Tags = []option{{"", "All"}}
+	for _, tag := range slices.Sorted(maps.Keys(tags)) {
+		if len(l.Tags) <= maxTagChoices || tag == l.Tag {
+			l.Tags = append(l.Tags, option{tag, tag})
+		}
+	}
+}
+
+// Kinds returns the kinds that can be chosen as a filter.
+func (listing) Kinds() []option {
+	return []option{{"", "All"}, {KindFeed, "Feeds"}, {KindPage, "Pages"}, {privateKind, "Private feeds"}}
+}
+
+// Publishers returns the other choices of the filter for publishers.
+func (listing) Publishers() []option {
+	return []option{{"", "All"}, {signed, "Signed"}, {unsigned, "Not signed"}}
+}
+
+// Orders returns the orders of the list.
+func (listing) Orders() []option {
+	return []option{{byTitle, "Title"}, {byNewest, "Newest item"}, {byState, "Problems first"}, {byAdded, "Last added"}}
+}
+
+// Address returns the address of this page of the list.
+func (l listing) Address() string { return l.address(l.Page) }
+
+// Previous and Next return the addresses of the pages before and after this one, or "".
+func (l listing) Previous() string { return l.address(l.Page - 1) }
+
+// Next returns the address of the next page; see Previous.
+func (l listing) Next() string { return l.address(l.Page + 1) }
+
+func (l listing) address(page int) string {
+	if page < 1 || page > l.Pages {
+		return ""
+	}
+	q := l.listQuery
+	q.Page = page
+	return withQuery(subscriptionsPath, q.values())
+}
+
+// First and Last return the numbers of the first and the last row of the page.
+func (l listing) First() int { return min(l.Found, (l.Page-1)*l.size+1) }
+
+// Last returns the number of the last row; see First.
+func (l listing) Last() int { return min(l.Found, l.Page*l.size) }

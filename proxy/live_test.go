@@ -1,0 +1,171 @@
+package proxy
+
+import (
+	"context"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	cdpbrowser "github.com/chromedp/cdproto/browser"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// A streamReader is a browser that reads a stream.
+type streamReader struct {
+	*httptest.ResponseRecorder
+	mu sync.Mutex
+}
+
+func (s *streamReader) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ResponseRecorder.Write(b)
+}
+
+func (s *streamReader) Flush() {}
+
+// take returns what has come since the last call.
+func (s *streamReader) take() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.Body.Reset()
+	return s.Body.String()
+}
+
+// A page that is open is told of what changes, and of nothing else, in updates of at most 1 kB.
+func TestLivePages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		news := memoryNews{next: make(chan struct{})}
+		b := newTestServer(t, func(c *Config) { c.News = news })
+		for _, address := range []string{rssURL, atomURL} {
+			b.node.Subscribe(t.Context(), address, false)
+		}
+		ctx, end := context.WithCancel(t.Context())
+		w, ended := &streamReader{ResponseRecorder: httptest.NewRecorder()}, make(chan struct{})
+		go func() {
+			defer close(ended)
+			b.server.ServeHTTP(w, request("GET", "/live?rows=20&sort=newest", nil).WithContext(ctx))
+		}()
+		told := func() string {
+			synctest.Wait()
+			return w.take()
+		}
+		if got := told(); w.Header().Get("Content-Type") != "text/event-stream" || strings.Contains(got, "event:") {
+			t.Errorf("a new stream begins with %q", got)
+		}
+		time.Sleep(liveQuiet)
+		b.node.mu.Lock()
+		b.node.channels[rssURL] = Channel{State: "gone", Error: "gone for good (410)"}
+		b.node.mu.Unlock()
+		close(news.next)
+		got := told()
+		for _, want := range []string{`event: number`, `{"id":"trouble","value":"1"}`, "event: row", `"id":"` + rowID(rssURL) + `","trouble":true`, "gone"} {
+			if !strings.Contains(got, want) {
+				t.Errorf("no %s in %s", want, got)
+			}
+		}
+		if strings.Count(got, "event:") != 2 || len(got) > 1000 {
+			t.Errorf("%d bytes: %s", len(got), got)
+		}
+		time.Sleep(time.Minute)
+		if got := told(); strings.Contains(got, "event:") {
+			t.Errorf("nothing has changed, and it says %s", got)
+		}
+		end()
+		<-ended
+		if len(b.server.streams) != 0 {
+			t.Error("the stream is not counted as closed")
+		}
+	})
+}
+
+// A page that comes back gets all that it shows, and a page too many is refused.
+func TestLivePagesThatComeBack(t *testing.T) {
+	b := newTestServer(t)
+	b.node.Subscribe(t.Context(), rssURL, false)
+	ctx, end := context.WithCancel(t.Context())
+	end()
+	w := httptest.NewRecorder()
+	b.server.ServeHTTP(w, request("GET", "/live?rows=20&all=1", nil).WithContext(ctx))
+	if got := w.Body.String(); strings.Count(got, "event: number") != 5 || strings.Count(got, "event: row") != 1 {
+		t.Error(got)
+	}
+	many, cancelled := newManyServer(t, 1000), httptest.NewRecorder()
+	many.server.ServeHTTP(cancelled, request("GET", "/live?rows=50&all=1&sort=state", nil).WithContext(ctx))
+	events := strings.Split(cancelled.Body.String(), "\n\n")
+	if len(events) != 1+5+50+1 {
+		t.Errorf("%d events", len(events))
+	}
+	for _, event := range events {
+		if len(event) > 1000 {
+			t.Errorf("%d bytes: %s", len(event), event)
+		}
+	}
+	for range maxStreams {
+		b.server.streams <- struct{}{}
+	}
+	if r := b.ask("GET", "/live?rows=20"); r.StatusCode != 503 {
+		t.Error(r.StatusCode)
+	}
+}
+
+// The tasks of the page of subscriptions are done from the keyboard; what changes meanwhile is shown.
+func TestSubscriptionsByKeyboardInABrowser(t *testing.T) {
+	ctx := browser(t)
+	news := memoryNews{next: make(chan struct{})}
+	b := newTestServer(t, func(c *Config) { c.News = news })
+	for _, address := range []string{rssURL, atomURL, jsonURL} {
+		b.node.Subscribe(t.Context(), address, false)
+	}
+	served := httptest.NewServer(b.server)
+	defer served.Close()
+	row := "#" + rowID(rssURL)
+	steps := []chromedp.Action[chromedp.Void]{
+		chromedp.Navigate(b.server.OpenURL(served.URL)),
+		chromedp.KeyEvent("?"), chromedp.WaitVisible("#keys"), chromedp.KeyEvent(kb.Escape), chromedp.WaitNotVisible("#keys"),
+		chromedp.Navigate(served.URL + "/subscriptions"),
+		chromedp.KeyEvent("/"), chromedp.WaitVisible("#search:focus"), chromedp.SetValue("#search", "rss"), chromedp.KeyEvent(kb.Enter),
+		chromedp.WaitNotPresent("#" + rowID(jsonURL)), chromedp.WaitVisible(row),
+		chromedp.KeyEvent("j"), chromedp.WaitVisible(row + " h3 a:focus"),
+		chromedp.KeyEvent("x"), chromedp.WaitVisible(row + " input:checked"),
+		chromedp.SendKeys(".bulk input[name=tag]", "fruit"+kb.Enter), chromedp.WaitVisible(row + " .tags a"),
+		chromedp.KeyEvent("k"), chromedp.WaitVisible(row + " h3 a:focus"),
+		chromedp.KeyEvent("u"), chromedp.WaitVisible(".said form button"), chromedp.WaitNotPresent(row),
+		chromedp.Focus(".said form button"), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(row),
+	}
+	for i, step := range steps {
+		if err := chromedp.Do(ctx, step); err != nil {
+			at, _ := chromedp.Run(context.WithoutCancel(ctx), chromedp.Location())
+			t.Fatalf("step %d at %s: %v", i, at, err)
+		}
+	}
+	if got := b.node.subscriptions(); len(got) != 3 {
+		t.Errorf("after undo: %v", got)
+	}
+	for _, name := range []string{"clipboard-read", "clipboard-write"} {
+		if _, err := chromedp.Call(ctx, cdpbrowser.SetPermission, cdpbrowser.SetPermissionParams{Permission: &cdpbrowser.PermissionDescriptor{Name: name}, Setting: cdpbrowser.PermissionSettingGranted}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := chromedp.Do(ctx, chromedp.Click(row+" [data-copy]")); err != nil {
+		t.Fatal(err)
+	}
+	copied, err := chromedp.Run(ctx, chromedp.Evaluate[string](`new Promise(done => {
+		const look = () => document.getElementById("told").textContent ? done(navigator.clipboard.readText()) : setTimeout(look, 10)
+		look()
+	})`, chromedp.EvalAwaitPromise))
+	if want := b.server.ReadURL(served.URL, rssURL); err != nil || copied != want {
+		t.Errorf("copied %q, want %q: %v", copied, want, err)
+	}
+	b.node.mu.Lock()
+	b.node.channels[rssURL] = Channel{State: "gone", Error: "gone for good (410)"}
+	b.node.mu.Unlock()
+	close(news.next)
+	if err := chromedp.Do(ctx, chromedp.WaitVisible(row+" .facts .state.trouble"), chromedp.Navigate("about:blank")); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,44 @@
+package proxy
+
+import (
+	"net/http"
+	"time"
+)
+
+const (
+	nodePath  = "/node"
+	listsPath = "/lists"
+)
+
+// Levels of findings.
+const (
+	levelOK      = "ok"
+	levelNote    = "note"
+	levelProblem = "problem"
+)
+
+// nodeView is the page about the node itself.
+type nodeView struct {
+	Status
+	Findings []Finding
+	Uptime   string
+}
+
+// nodePage shows what the node says about itself, and what its doctor finds.
+func (s *Server) nodePage(w http.ResponseWriter, r *http.Request) error {
+	status, err := s.subs.Status(r.Context())
+	if err != nil {
+		return err
+	}
+	findings, err := s.subs.Doctor(r.Context())
+	if err != nil {
+		return err
+	}
+	uptime := FormatSpan(time.Duration(status.UptimeS * float64(time.Second)))
+	return s.writePage(w, r, http.StatusOK, "node.html", "This node", nodeView{status, findings, uptime})
+}
+
+// listsPage imports and exports lists.
+func (s *Server) listsPage(w http.ResponseWriter, r *http.Request) error {
+	return s.writePage(w, r, http.StatusOK, "lists.html", "Import and export", nil)
+}

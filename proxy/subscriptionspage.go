@@ -1,0 +1,191 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+const (
+	subscriptionsPath = "/subscriptions"
+	describePath      = "/describe"
+	undoPath          = "/undo"
+)
+
+// subscriptionsPage shows the subscriptions, a page at a time.
+func (s *Server) subscriptionsPage(w http.ResponseWriter, r *http.Request) error {
+	channels, err := s.subs.List(r.Context())
+	if err != nil {
+		return err
+	}
+	l := s.listing(r, channels, parseListQuery(r.URL.Query()), listRows)
+	l.addChoices(channels)
+	return s.writePage(w, r, http.StatusOK, "subscriptions.html", "Subscriptions", l)
+}
+
+// maxSelection bounds a form with the addresses of selected subscriptions, in bytes. All those of a page fit unless their
+// addresses are unusually long.
+const maxSelection = 256 << 10
+
+// What subscriptionsForm can do with the subscriptions that a person has selected.
+const (
+	doAddTag      = "tag"
+	doRemoveTag   = "untag"
+	doExport      = "export"
+	doUnsubscribe = "unsubscribe"
+)
+
+// subscriptionsForm changes the subscriptions that a person has selected, or exports them.
+func (s *Server) subscriptionsForm(w http.ResponseWriter, r *http.Request) error {
+	if err := parseForm(w, r, maxSelection); err != nil {
+		return err
+	}
+	selected, back := r.PostForm["url"], ownPage(r.PostForm.Get("back"), subscriptionsPath)
+	do := r.PostForm.Get("do")
+	if one := r.PostForm.Get("one"); one != "" { // the button of one row, whatever else is selected
+		selected, do = []string{one}, doUnsubscribe
+	}
+	if len(selected) == 0 {
+		s.redirectWith(w, r, back, message{Text: "No subscription is selected: check the boxes of some first", Problem: true})
+		return nil
+	}
+	switch do {
+	case doUnsubscribe:
+		return s.unsubscribeFrom(w, r, selected, back)
+	case doExport:
+		return s.exportSelected(w, r, selected)
+	case doAddTag, doRemoveTag:
+		return s.changeTag(w, r, selected, back, do == doAddTag)
+	}
+	return refuse(http.StatusBadRequest, "the form does not say what to do with the selected subscriptions")
+}
+
+// unsubscribeFrom ends subscriptions, and offers to undo that. One that has ended meanwhile is left out.
+func (s *Server) unsubscribeFrom(w http.ResponseWriter, r *http.Request, addresses []string, back string) error {
+	var ended []string
+	first, _, err := s.findChannel(r.Context(), addresses[0]) // for its title
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, address := range addresses {
+		err := s.subs.Unsubscribe(r.Context(), address)
+		if err == nil {
+			ended = append(ended, address)
+		} else if len(addresses) == 1 || !errors.Is(err, ErrNoSubscription) {
+			failed = err
+			break
+		}
+	}
+	if failed != nil && len(ended) == 0 {
+		return failed
+	}
+	m := message{Text: "Unsubscribed from " + Plural(len(ended), "feed", "feeds"), Undo: ended, Problem: failed != nil}
+	if len(addresses) == 1 {
+		m.Text = "Unsubscribed from " + titleOrAddress(first.Title, addresses[0])
+	}
+	if failed != nil {
+		m.Text += ", and not from the others: " + oneLine(failed.Error())
+	}
+	s.redirectWith(w, r, back, m)
+	return nil
+}
+
+// findChannel returns the subscription to an address; ok is false if there is none.
+func (s *Server) findChannel(ctx context.Context, address string) (c Channel, ok bool, err error) {
+	channels, err := s.subs.List(ctx)
+	if i := slices.IndexFunc(channels, func(c Channel) bool { return c.URL == address }); i >= 0 {
+		return channels[i], true, err
+	}
+	return c, false, err
+}
+
+// exportSelected sends an OPML file of some subscriptions.
+func (s *Server) exportSelected(w http.ResponseWriter, r *http.Request, addresses []string) error {
+	channels, err := s.list(r)
+	if err != nil {
+		return err
+	}
+	channels = slices.DeleteFunc(channels, func(c Channel) bool { return !slices.Contains(addresses, c.URL) })
+	writeOPML(w, channels, true, true)
+	return nil
+}
+
+// changeTag adds a tag to subscriptions, or removes it.
+func (s *Server) changeTag(w http.ResponseWriter, r *http.Request, addresses []string, back string, add bool) error {
+	tag := r.PostForm.Get("tag")
+	if err := checkTags([]string{tag}); err != nil {
+		return err
+	}
+	if tag = oneLine(tag); tag == "" {
+		s.redirectWith(w, r, back, message{Text: "No tag is given: type one first", Problem: true})
+		return nil
+	}
+	existing, err := s.subscriptions(r.Context())
+	if err != nil {
+		return err
+	}
+	changed := 0
+	for _, address := range addresses {
+		c, ok := existing[address]
+		if !ok || slices.Contains(c.Tags, tag) == add {
+			continue
+		}
+		tags := slices.Clone(c.Tags)
+		if add {
+			tags = append(tags, tag)
+		} else {
+			tags = slices.DeleteFunc(tags, func(t string) bool { return t == tag })
+		}
+		if err := checkTags(tags); err != nil {
+			return err
+		}
+		if err := s.subs.Describe(r.Context(), address, Description{Tags: normalizeTags(tags)}); err != nil {
+			return err
+		}
+		changed++
+	}
+	text := "Removed the tag " + tag + " from "
+	if add {
+		text = "Added the tag " + tag + " to "
+	}
+	s.redirectWith(w, r, back, message{Text: text + Plural(changed, "subscription", "subscriptions")})
+	return nil
+}
+
+// describeForm changes the title and the tags of a subscription.
+func (s *Server) describeForm(w http.ResponseWriter, r *http.Request) error {
+	address, err := s.formAddress(w, r)
+	if err != nil {
+		return err
+	}
+	known, ok, err := s.findChannel(r.Context(), address)
+	if err == nil && !ok {
+		err = fmt.Errorf("describe %s: %w", address, ErrNoSubscription)
+	}
+	if err != nil {
+		return err
+	}
+	title := oneLine(r.PostForm.Get("title"))
+	if len(title) > maxTitle {
+		return refuse(http.StatusBadRequest, "a title has at most %d bytes, and this one has %d", maxTitle, len(title))
+	}
+	tags := strings.Split(r.PostForm.Get("tags"), "\n")
+	tags = slices.DeleteFunc(tags, func(tag string) bool { return oneLine(tag) == "" })
+	if err := checkTags(tags); err != nil {
+		return err
+	}
+	said := Description{Tags: normalizeTags(tags)}
+	if title != known.Title { // otherwise the feed's own title would become one of the user
+		said.Title, said.OwnTitle = title, title == ""
+	}
+	if err := s.subs.Describe(r.Context(), address, said); err != nil {
+		return err
+	}
+	s.redirectWith(w, r, "/show?url="+url.QueryEscape(address), message{Text: "Saved"})
+	return nil
+}

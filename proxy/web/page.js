@@ -1,0 +1,153 @@
+// What the pages do with a script: copy buttons, keyboard shortcuts, the preview of a search, live numbers and states, and
+// times that stay right. Without it everything can be done by links and forms.
+"use strict";
+(() => {
+  const byID = id => document.getElementById(id);
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+  const tell = text => { byID("told").textContent = text; };
+
+  // Copy buttons.
+  for (const e of all("[data-copy]")) {
+    const address = e.dataset.copy || e.href;
+    const label = e.firstChild;
+    if (e.href) {
+      label.textContent = "Copy address";
+      e.setAttribute("role", "button");
+    }
+    e.hidden = false;
+    e.addEventListener("click", async event => {
+      if (!navigator.clipboard) {
+        return; // the link leads to the feed
+      }
+      event.preventDefault();
+      const before = label.textContent;
+      try {
+        await navigator.clipboard.writeText(address);
+        label.textContent = "Copied";
+        tell("The address was copied.");
+      } catch {
+        label.textContent = "Not copied";
+        tell("The browser does not allow copying.");
+      }
+      setTimeout(() => { label.textContent = before; }, 2000);
+    });
+  }
+
+  // A preview of the articles that match, while the user types a search.
+  const query = byID("q"), preview = byID("preview");
+  if (query && preview) {
+    let asked = 0, timer = 0;
+    const ask = async () => {
+      const mine = ++asked;
+      const answer = await fetch("/watch?part=1&q=" + encodeURIComponent(query.value)).catch(() => null);
+      if (answer && answer.ok && mine === asked) {
+        preview.innerHTML = await answer.text();
+      }
+    };
+    query.addEventListener("input", () => {
+      clearTimeout(timer);
+      timer = setTimeout(ask, 250);
+    });
+  }
+
+  // One box selects all rows of the page.
+  const boxes = all('input[type="checkbox"][name="url"]'), every = byID("all");
+  if (every) {
+    byID("all-label").hidden = false;
+    every.addEventListener("change", () => boxes.forEach(box => { box.checked = every.checked; }));
+  }
+
+  // Keyboard shortcuts, which can be turned off because they can be in the way of assistive technology.
+  const keys = byID("keys"), on = byID("keys-on"), help = byID("help");
+  const stored = name => { try { return localStorage.getItem(name); } catch { return null; } };
+  on.checked = stored("shortcuts") !== "off";
+  on.addEventListener("change", () => { try { localStorage.setItem("shortcuts", on.checked ? "on" : "off"); } catch { /* not kept */ } });
+  help.hidden = false;
+  help.addEventListener("click", () => keys.showModal());
+  const rows = () => all(".rows > li, .channels > li");
+  const current = () => rows().findIndex(row => row.contains(document.activeElement));
+  const go = step => {
+    const list = rows(), at = current();
+    const next = list[at < 0 ? (step > 0 ? 0 : list.length - 1) : at + step];
+    next?.querySelector("h3 a")?.focus();
+  };
+  const actions = {
+    "/": () => byID("search")?.focus(),
+    "j": () => go(1),
+    "k": () => go(-1),
+    "x": () => rows()[current()]?.querySelector('input[name="url"]')?.click(),
+    "u": () => (rows()[current()] || (rows().length ? null : document))?.querySelector("[data-unsubscribe]")?.click(),
+    "?": () => keys.showModal(),
+  };
+  document.addEventListener("keydown", event => {
+    const typing = event.target.closest("textarea, select, dialog, input:not([type=checkbox])");
+    if (typing || !on.checked || event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(actions, event.key)) {
+      return;
+    }
+    event.preventDefault();
+    actions[event.key]();
+  });
+
+  // Times in words. The words are those of FormatSpan of the node.
+  const span = seconds => {
+    const s = Math.floor(seconds);
+    return s < 120 ? s + " s" : s < 7200 ? Math.floor(s / 60) + " min" : s < 172800 ? Math.floor(s / 3600) + " h" : Math.floor(s / 86400) + " days";
+  };
+  const words = e => {
+    const seconds = (Date.now() - Date.parse(e.dateTime)) / 1000;
+    if ("for" in e.dataset) {
+      return seconds < 1 ? "just now" : "for " + span(seconds);
+    }
+    return Math.abs(seconds) < 1 ? "now" : seconds < 0 ? "in " + span(-seconds) : span(seconds) + " ago";
+  };
+  const tick = () => all("time[datetime]").forEach(e => {
+    const text = words(e);
+    if (e.textContent !== text) {
+      e.textContent = text;
+    }
+  });
+  setInterval(tick, 10000);
+
+  // Live numbers and states. A page that nobody sees closes its stream, because browsers open few connections to a host.
+  const live = document.querySelector("[data-live]");
+  if (live && window.EventSource) {
+    let stream = null, again = "";
+    const open = () => {
+      stream = new EventSource(live.dataset.live + again);
+      again = "&all=1"; // a later stream begins with all that may have changed meanwhile
+      stream.addEventListener("number", event => {
+        const number = JSON.parse(event.data), e = byID("n-" + number.id);
+        if (e) {
+          e.textContent = number.value;
+        }
+      });
+      stream.addEventListener("row", event => {
+        const row = JSON.parse(event.data), e = byID(row.id);
+        if (e) {
+          e.classList.toggle("trouble", row.trouble);
+          e.querySelector(".facts").innerHTML = row.html;
+        }
+      });
+      stream.addEventListener("error", () => {
+        stream?.close();
+        stream = null;
+        setTimeout(() => { if (!document.hidden && !stream) { open(); } }, 5000);
+      });
+    };
+    const close = () => {
+      stream?.close();
+      stream = null;
+    };
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) {
+        close();
+      } else if (!stream) {
+        open();
+      }
+    });
+    window.addEventListener("pagehide", close);
+    if (!document.hidden) {
+      open();
+    }
+  }
+})();
