@@ -1,0 +1,49 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"tidings/feedtree"
+)
+
+// attributes are stored with a subscription.
+type attributes struct {
+	Auto  bool `json:"auto,omitempty"`  // made by reading
+	Quiet bool `json:"quiet,omitempty"` // followed through members that stand between
+	// Tentative marks a subscription made by publishing, as long as no item was accepted.
+	Tentative bool `json:"tentative,omitempty"`
+	// Messenger marks a subscription made for contacts of the messenger. It ends with the last of them.
+	Messenger bool `json:"messenger,omitempty"`
+	// RequiredProvenance is the provenance without which items are not shown; empty: any.
+	RequiredProvenance string   `json:"least,omitempty"`
+	Tags               []string `json:"tags,omitempty"`
+	// Title and Site are the user's own, and are shown in place of the feed's.
+	Title    string `json:"title,omitempty"`
+	Site     string `json:"site,omitempty"`
+	LastRead int64  `json:"read,omitempty"` // when the feed was last read, Unix time in seconds, up to lapseCheckInterval late
+}
+
+func (a attributes) encode() []byte {
+	b, err := json.Marshal(a)
+	if err != nil {
+		panic(fmt.Sprintf("daemon: attributes: %v", err)) // all fields can be encoded
+	}
+	return b
+}
+
+func attributesOf(s feedtree.Subscription) (a attributes) {
+	_ = json.Unmarshal(s.Attributes, &a) // unreadable attributes count as none
+	return a
+}
+
+// rank says who wants a subscription: nobody who asked for it, contacts of the messenger, or the node's user.
+func (a attributes) rank() int {
+	switch {
+	case a.Auto || a.Tentative:
+		return 0
+	case a.Messenger:
+		return 1
+	}
+	return 2
+}
