@@ -183,7 +183,7 @@ func (s *subscriptions) subscribe(ctx context.Context, url string, a attributes)
 func (s *subscriptions) Resubscribe(ctx context.Context, url string) error {
 	return s.change(ctx, url, func(r *subscription, done func(error)) {
 		switch {
-		case r.subscribed && r.attributes.rank() >= (attributes{}).rank(): // the user has made it again by other means
+		case r.subscribed && (r.ended == nil || r.attributes.rank() >= r.ended.attributes.rank()): // made again by other means
 			done(nil)
 		case r.ended == nil:
 			done(fmt.Errorf("subscribe again to %s: %w that this node remembers", url, proxy.ErrNoSubscription))
@@ -340,8 +340,10 @@ func (s *subscriptions) write(r *subscription, a attributes, weight int, done fu
 		if err == nil {
 			s.mu.Lock()
 			r.subscribed, r.attributes, r.weight, r.version = true, a, weight, s.nextVersion()
-			r.ended = nil
 			s.mu.Unlock()
+			if r.ended != nil && a.rank() >= r.ended.attributes.rank() {
+				r.ended = nil
+			}
 			s.copies.drop(r.key)
 			if r.unsubscribedAt != 0 && !a.Tentative {
 				s.forgetUnsubscribed(r)

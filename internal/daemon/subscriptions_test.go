@@ -254,6 +254,12 @@ func TestASubscriptionIsMadeAgain(t *testing.T) {
 		t.Errorf("the later subscription became %+v", a)
 	}
 	must(s.Describe(t.Context(), url, proxy.Description{Title: "Mine"}))
+	must(s.Unsubscribe(t.Context(), url))
+	must(s.subscribeForContact(t.Context(), url)) // less than what the user had
+	must(s.Resubscribe(t.Context(), url))
+	if a := attributesOf(m.feeds[url]); a.Title != "Mine" || a.Messenger {
+		t.Errorf("after a contact of the messenger asked for the feed, it became %+v", a)
+	}
 	must(s.Describe(t.Context(), url, proxy.Description{OwnTitle: true}))
 	if a := attributesOf(m.feeds[url]); a.Title != "" {
 		t.Errorf("the title is %q, not that of the feed", a.Title)
