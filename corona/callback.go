@@ -176,6 +176,20 @@ func (c *Corona) Notify(path, signature, contentType string, body []byte) websub
 	return c.callbacks.subscriber.Notify(path, signature, contentType, body)
 }
 
+// Hint tells the sequencers of the feed and of the page at a canonical address that its document may have changed. Only the
+// keys are sent, and nodes that lead no such channel ignore them.
+func (c *Corona) Hint(address string) {
+	for _, channel := range [...]string{address, feed.PageChannel(address)} {
+		key := overlay.Key(c.cfg.Network, channel)
+		m := &coronapb.Message{Body: &coronapb.Message_Hint{Hint: &coronapb.Hint{Key: key[:]}}}
+		if c.leaders[key] != nil {
+			c.take(key, "", m)
+		} else {
+			c.tell(key, m, false)
+		}
+	}
+}
+
 // HubSubscriptions returns the number of channels for which this node subscribes at a hub.
 func (c *Corona) HubSubscriptions() int {
 	if c.callbacks.subscriber == nil {

@@ -198,7 +198,7 @@ func (c *Corona) Deliver(key overlay.ID, body []byte) {
 		c.steward.deliver(key, p)
 		return
 	}
-	if err != nil || of != key || m.GetChange() == nil && m.GetStatus() == nil {
+	if err != nil || of != key || m.GetChange() == nil && m.GetStatus() == nil && m.GetHint() == nil {
 		c.stats.Garbage++
 		return
 	}
@@ -231,6 +231,10 @@ func (c *Corona) take(key overlay.ID, from env.PeerID, m *coronapb.Message) {
 	case *coronapb.Message_PushStatus:
 		if l != nil {
 			c.sequencer.pushes.onStatus(l, from, b.PushStatus)
+		}
+	case *coronapb.Message_Hint:
+		if l != nil {
+			c.sequencer.pushes.hint(l, c.clock.Now())
 		}
 	case *coronapb.Message_ItemRequest:
 		c.reports.onItemRequest(from, b.ItemRequest)

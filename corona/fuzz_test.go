@@ -172,6 +172,7 @@ func FuzzMessage(f *testing.F) {
 		{Body: &coronapb.Message_ItemChunk{ItemChunk: &coronapb.ItemChunk{Key: k[:], Nonce: 7, Size: 9, Data: []byte("delta")}}},
 		l.poller(Config{}).reports.signStatus(k, State{Kind: coronapb.State_LIMITED, Polled: l.now, Next: l.now.Add(1)}, false),
 		{Body: &coronapb.Message_PushOrder{PushOrder: &coronapb.PushOrder{Key: k[:], Url: url, Hub: "http://hub.example/", Topic: url}}},
+		{Body: &coronapb.Message_Hint{Hint: &coronapb.Hint{Key: k[:]}}},
 		{Body: &coronapb.Message_PushStatus{PushStatus: &coronapb.PushStatus{Key: k[:], Kind: coronapb.PushStatus_SUBSCRIBED, Hint: true}}},
 		(&snapshot{valid: r.valid, fingerprints: fingerprintsOf(doc), digest: digest(fingerprintsOf(doc))}).message(k, 7, time.Hour, 0),
 	} {

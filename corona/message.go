@@ -52,6 +52,8 @@ func parse(body []byte) (*coronapb.Message, overlay.ID, error) {
 		key, what = b.PushOrder.Key, breaksPushOrder(b.PushOrder)
 	case *coronapb.Message_PushStatus:
 		key, what = b.PushStatus.Key, breaksPushStatus(b.PushStatus)
+	case *coronapb.Message_Hint:
+		key, what = b.Hint.Key, ""
 	case *coronapb.Message_Politeness:
 		if what = breaksPoliteness(b.Politeness); what == "" {
 			return m, overlay.ID{}, nil

@@ -125,7 +125,7 @@ func (ps *pushes) watch(l *leaderState, now time.Time) {
 	switch last := now.Sub(l.fetchedAt); {
 	case p.pushed() && !p.missedAt.IsZero() && now.Sub(p.missedAt) >= pushGrace:
 		ps.fail(l, "it has not delivered an item that polls have found", now)
-	case l.fetching != 0:
+	case l.fetching != 0 || l.domain.limitedUntil.After(now):
 	case p.hinted && last >= ps.scaled(hintGap):
 		ps.look(l, now)
 	case p.pushed() && last >= ps.patience(l, now) && now.Sub(p.heardAt) >= ps.patience(l, now):
@@ -135,9 +135,9 @@ func (ps *pushes) watch(l *leaderState, now time.Time) {
 
 // look fetches a channel because its hub has said nothing, or somebody has given a hint.
 func (ps *pushes) look(l *leaderState, now time.Time) {
-	l.push.hinted = false
 	ps.stats.PushLooks++
 	ps.fetch(l, now)
+	l.push.hinted = l.push.hinted && l.fetching == 0 // the domain allows no request now: the hint waits
 }
 
 // patience is how long a hub may be silent before the sequencer looks whether it has left something out.
@@ -226,9 +226,13 @@ func (ps *pushes) onStatus(l *leaderState, from env.PeerID, m *coronapb.PushStat
 	}
 }
 
-// hint notes that a fetch of the channel may find something.
+// hint notes that a fetch of the channel may find something. A channel without readers is not fetched, and one whose polls
+// fail keeps its pauses, because anybody may hint.
 func (ps *pushes) hint(l *leaderState, now time.Time) {
 	ps.stats.PushHints++
+	if l.state.Kind != coronapb.State_OK {
+		return
+	}
 	l.push.hinted = true
 	ps.upkeep(l, now)
 }

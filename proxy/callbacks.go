@@ -33,19 +33,23 @@ type Callbacks interface {
 
 	// Notify takes a notification.
 	Notify(ctx context.Context, path, signature, contentType string, body []byte) (websub.Response, error)
+
+	// Hint takes canonical addresses whose documents may have changed, as a site says.
+	Hint(ctx context.Context, addresses []string) error
 }
 
-// A CallbackServer answers hubs at the public address of a node, and nobody else: nothing of the node but its callback
-// addresses can be reached there.
+// A CallbackServer answers hubs, and sites that announce their news, at the public address of a node, and nobody else:
+// nothing of the node but its callback addresses and PingPath can be reached there.
 type CallbackServer struct {
 	callbacks Callbacks
 	log       *slog.Logger
-	busy      chan struct{} // holds a value for each request under way
+	busy      chan struct{} // holds a value for each request of a hub under way
+	pings     pingLimiter
 }
 
 // NewCallbackServer returns a server that passes requests of hubs to callbacks.
 func NewCallbackServer(callbacks Callbacks, log *slog.Logger) *CallbackServer {
-	return &CallbackServer{callbacks, log, make(chan struct{}, maxCallbacks)}
+	return &CallbackServer{callbacks: callbacks, log: log, busy: make(chan struct{}, maxCallbacks)}
 }
 
 // Serve answers hubs on a listener until ctx ends, and closes the listener.
@@ -55,6 +59,10 @@ func (s *CallbackServer) Serve(ctx context.Context, l net.Listener) error {
 
 // ServeHTTP answers one request.
 func (s *CallbackServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == PingPath && r.Method == http.MethodPost {
+		s.servePing(w, r)
+		return
+	}
 	path, ok := strings.CutPrefix(r.URL.Path, CallbackPath)
 	if !ok || len(path) != callbackLength || r.Method != http.MethodGet && r.Method != http.MethodPost {
 		w.WriteHeader(http.StatusNotFound)

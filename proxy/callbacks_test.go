@@ -40,6 +40,11 @@ func (c *hubCalls) Notify(_ context.Context, path, signature, contentType string
 	return websub.Response{Status: 202}, c.err
 }
 
+func (c *hubCalls) Hint(_ context.Context, addresses []string) error {
+	c.got = append(c.got, "hint "+strings.Join(addresses, " "))
+	return c.err
+}
+
 func TestOnlyCallbacksAreAnswered(t *testing.T) {
 	const path = "0123456789abcdef0123456789abcdef"
 	for _, c := range []struct {

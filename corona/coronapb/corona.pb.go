@@ -150,7 +150,7 @@ func (x State_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use State_Kind.Descriptor instead.
 func (State_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{17, 0}
+	return file_corona_proto_rawDescGZIP(), []int{18, 0}
 }
 
 // Message travels between the sequencer and a poller, which learn each other's address from
@@ -166,6 +166,7 @@ type Message struct {
 	//	*Message_Status
 	//	*Message_PushOrder
 	//	*Message_PushStatus
+	//	*Message_Hint
 	//	*Message_Politeness
 	Body          isMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
@@ -272,6 +273,15 @@ func (x *Message) GetPushStatus() *PushStatus {
 	return nil
 }
 
+func (x *Message) GetHint() *Hint {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Hint); ok {
+			return x.Hint
+		}
+	}
+	return nil
+}
+
 func (x *Message) GetPoliteness() *Politeness {
 	if x != nil {
 		if x, ok := x.Body.(*Message_Politeness); ok {
@@ -313,6 +323,10 @@ type Message_PushStatus struct {
 	PushStatus *PushStatus `protobuf:"bytes,7,opt,name=push_status,json=pushStatus,proto3,oneof"`
 }
 
+type Message_Hint struct {
+	Hint *Hint `protobuf:"bytes,8,opt,name=hint,proto3,oneof"` // routed to the key of a channel
+}
+
 type Message_Politeness struct {
 	Politeness *Politeness `protobuf:"bytes,15,opt,name=politeness,proto3,oneof"` // between sequencers, stewards and pollers of one domain
 }
@@ -330,6 +344,8 @@ func (*Message_Status) isMessage_Body() {}
 func (*Message_PushOrder) isMessage_Body() {}
 
 func (*Message_PushStatus) isMessage_Body() {}
+
+func (*Message_Hint) isMessage_Body() {}
 
 func (*Message_Politeness) isMessage_Body() {}
 
@@ -1325,6 +1341,51 @@ func (x *PushStatus) GetHint() bool {
 	return false
 }
 
+// Hint says that the document of a channel may have changed. Anybody may send one, so it holds no more than the key.
+type Hint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hint) Reset() {
+	*x = Hint{}
+	mi := &file_corona_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hint) ProtoMessage() {}
+
+func (x *Hint) ProtoReflect() protoreflect.Message {
+	mi := &file_corona_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hint.ProtoReflect.Descriptor instead.
+func (*Hint) Descriptor() ([]byte, []int) {
+	return file_corona_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Hint) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
 // Push is what a sequencer knows of the hub of a channel.
 type Push struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1339,7 +1400,7 @@ type Push struct {
 
 func (x *Push) Reset() {
 	*x = Push{}
-	mi := &file_corona_proto_msgTypes[13]
+	mi := &file_corona_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1412,7 @@ func (x *Push) String() string {
 func (*Push) ProtoMessage() {}
 
 func (x *Push) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[13]
+	mi := &file_corona_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1425,7 @@ func (x *Push) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Push.ProtoReflect.Descriptor instead.
 func (*Push) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{13}
+	return file_corona_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Push) GetHub() string {
@@ -1421,7 +1482,7 @@ type Subscription struct {
 
 func (x *Subscription) Reset() {
 	*x = Subscription{}
-	mi := &file_corona_proto_msgTypes[14]
+	mi := &file_corona_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1433,7 +1494,7 @@ func (x *Subscription) String() string {
 func (*Subscription) ProtoMessage() {}
 
 func (x *Subscription) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[14]
+	mi := &file_corona_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1446,7 +1507,7 @@ func (x *Subscription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscription.ProtoReflect.Descriptor instead.
 func (*Subscription) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{14}
+	return file_corona_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Subscription) GetChannel() string {
@@ -1545,7 +1606,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_corona_proto_msgTypes[15]
+	mi := &file_corona_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1618,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[15]
+	mi := &file_corona_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +1631,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{15}
+	return file_corona_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Note) GetEtag() string {
@@ -1704,7 +1765,7 @@ type UpdateRate struct {
 
 func (x *UpdateRate) Reset() {
 	*x = UpdateRate{}
-	mi := &file_corona_proto_msgTypes[16]
+	mi := &file_corona_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1716,7 +1777,7 @@ func (x *UpdateRate) String() string {
 func (*UpdateRate) ProtoMessage() {}
 
 func (x *UpdateRate) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[16]
+	mi := &file_corona_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1729,7 +1790,7 @@ func (x *UpdateRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRate.ProtoReflect.Descriptor instead.
 func (*UpdateRate) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{16}
+	return file_corona_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *UpdateRate) GetUpdates() float32 {
@@ -1777,7 +1838,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_corona_proto_msgTypes[17]
+	mi := &file_corona_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1789,7 +1850,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[17]
+	mi := &file_corona_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1802,7 +1863,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{17}
+	return file_corona_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *State) GetKind() State_Kind {
@@ -1914,7 +1975,7 @@ var File_corona_proto protoreflect.FileDescriptor
 
 const file_corona_proto_rawDesc = "" +
 	"\n" +
-	"\fcorona.proto\x12\x0etidings.corona\x1a\x10politeness.proto\"\xf0\x03\n" +
+	"\fcorona.proto\x12\x0etidings.corona\x1a\x10politeness.proto\"\x9c\x04\n" +
 	"\aMessage\x126\n" +
 	"\x06change\x18\x01 \x01(\v2\x1c.tidings.corona.ChangeReportH\x00R\x06change\x12@\n" +
 	"\fitem_request\x18\x02 \x01(\v2\x1b.tidings.corona.ItemRequestH\x00R\vitemRequest\x12:\n" +
@@ -1925,7 +1986,8 @@ const file_corona_proto_rawDesc = "" +
 	"\n" +
 	"push_order\x18\x06 \x01(\v2\x19.tidings.corona.PushOrderH\x00R\tpushOrder\x12=\n" +
 	"\vpush_status\x18\a \x01(\v2\x1a.tidings.corona.PushStatusH\x00R\n" +
-	"pushStatus\x12<\n" +
+	"pushStatus\x12*\n" +
+	"\x04hint\x18\b \x01(\v2\x14.tidings.corona.HintH\x00R\x04hint\x12<\n" +
 	"\n" +
 	"politeness\x18\x0f \x01(\v2\x1a.tidings.corona.PolitenessH\x00R\n" +
 	"politenessB\x06\n" +
@@ -2026,7 +2088,9 @@ const file_corona_proto_rawDesc = "" +
 	"\n" +
 	"\x06DENIED\x10\x02\x12\n" +
 	"\n" +
-	"\x06FAILED\x10\x03\"{\n" +
+	"\x06FAILED\x10\x03\"\x18\n" +
+	"\x04Hint\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\"{\n" +
 	"\x04Push\x12\x10\n" +
 	"\x03hub\x18\x01 \x01(\tR\x03hub\x12\x14\n" +
 	"\x05topic\x18\x02 \x01(\tR\x05topic\x12\x16\n" +
@@ -2120,7 +2184,7 @@ func file_corona_proto_rawDescGZIP() []byte {
 }
 
 var file_corona_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_corona_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_corona_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_corona_proto_goTypes = []any{
 	(PushStatus_Kind)(0),  // 0: tidings.corona.PushStatus.Kind
 	(State_Kind)(0),       // 1: tidings.corona.State.Kind
@@ -2137,12 +2201,13 @@ var file_corona_proto_goTypes = []any{
 	(*PollStatus)(nil),    // 12: tidings.corona.PollStatus
 	(*PushOrder)(nil),     // 13: tidings.corona.PushOrder
 	(*PushStatus)(nil),    // 14: tidings.corona.PushStatus
-	(*Push)(nil),          // 15: tidings.corona.Push
-	(*Subscription)(nil),  // 16: tidings.corona.Subscription
-	(*Note)(nil),          // 17: tidings.corona.Note
-	(*UpdateRate)(nil),    // 18: tidings.corona.UpdateRate
-	(*State)(nil),         // 19: tidings.corona.State
-	(*Politeness)(nil),    // 20: tidings.corona.Politeness
+	(*Hint)(nil),          // 15: tidings.corona.Hint
+	(*Push)(nil),          // 16: tidings.corona.Push
+	(*Subscription)(nil),  // 17: tidings.corona.Subscription
+	(*Note)(nil),          // 18: tidings.corona.Note
+	(*UpdateRate)(nil),    // 19: tidings.corona.UpdateRate
+	(*State)(nil),         // 20: tidings.corona.State
+	(*Politeness)(nil),    // 21: tidings.corona.Politeness
 }
 var file_corona_proto_depIdxs = []int32{
 	4,  // 0: tidings.corona.Message.change:type_name -> tidings.corona.ChangeReport
@@ -2152,21 +2217,22 @@ var file_corona_proto_depIdxs = []int32{
 	11, // 4: tidings.corona.Message.status:type_name -> tidings.corona.StatusReport
 	13, // 5: tidings.corona.Message.push_order:type_name -> tidings.corona.PushOrder
 	14, // 6: tidings.corona.Message.push_status:type_name -> tidings.corona.PushStatus
-	20, // 7: tidings.corona.Message.politeness:type_name -> tidings.corona.Politeness
-	7,  // 8: tidings.corona.Observation.valid:type_name -> tidings.corona.Validators
-	6,  // 9: tidings.corona.Observation.facts:type_name -> tidings.corona.Facts
-	7,  // 10: tidings.corona.Snapshot.valid:type_name -> tidings.corona.Validators
-	19, // 11: tidings.corona.PollStatus.state:type_name -> tidings.corona.State
-	0,  // 12: tidings.corona.PushStatus.kind:type_name -> tidings.corona.PushStatus.Kind
-	19, // 13: tidings.corona.Note.state:type_name -> tidings.corona.State
-	18, // 14: tidings.corona.Note.update_rate:type_name -> tidings.corona.UpdateRate
-	15, // 15: tidings.corona.Note.push:type_name -> tidings.corona.Push
-	1,  // 16: tidings.corona.State.kind:type_name -> tidings.corona.State.Kind
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	15, // 7: tidings.corona.Message.hint:type_name -> tidings.corona.Hint
+	21, // 8: tidings.corona.Message.politeness:type_name -> tidings.corona.Politeness
+	7,  // 9: tidings.corona.Observation.valid:type_name -> tidings.corona.Validators
+	6,  // 10: tidings.corona.Observation.facts:type_name -> tidings.corona.Facts
+	7,  // 11: tidings.corona.Snapshot.valid:type_name -> tidings.corona.Validators
+	20, // 12: tidings.corona.PollStatus.state:type_name -> tidings.corona.State
+	0,  // 13: tidings.corona.PushStatus.kind:type_name -> tidings.corona.PushStatus.Kind
+	20, // 14: tidings.corona.Note.state:type_name -> tidings.corona.State
+	19, // 15: tidings.corona.Note.update_rate:type_name -> tidings.corona.UpdateRate
+	16, // 16: tidings.corona.Note.push:type_name -> tidings.corona.Push
+	1,  // 17: tidings.corona.State.kind:type_name -> tidings.corona.State.Kind
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_corona_proto_init() }
@@ -2183,6 +2249,7 @@ func file_corona_proto_init() {
 		(*Message_Status)(nil),
 		(*Message_PushOrder)(nil),
 		(*Message_PushStatus)(nil),
+		(*Message_Hint)(nil),
 		(*Message_Politeness)(nil),
 	}
 	type x struct{}
@@ -2191,7 +2258,7 @@ func file_corona_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_corona_proto_rawDesc), len(file_corona_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 
+	"tidings/corona"
 	"tidings/corona/websub"
 	"tidings/proxy"
 )
@@ -26,13 +27,14 @@ func (c Config) callbackBase() string {
 // callbacks answers hubs at the public address of the node.
 type callbacks struct {
 	*nodeLoop
-	listener net.Listener // nil: hubs do not reach the node
-	log      *slog.Logger
+	listener     net.Listener // nil: hubs do not reach the node
+	log          *slog.Logger
+	allowPrivate bool // Config.AllowPrivateOrigins
 }
 
 // listenPublic opens the address at which hubs are answered.
 func (d *Daemon) listenPublic() (err error) {
-	if d.callbacks = (&callbacks{nodeLoop: d.nodeLoop, log: d.log}); d.config.PublicURL == "" {
+	if d.callbacks = (&callbacks{nodeLoop: d.nodeLoop, log: d.log, allowPrivate: d.config.AllowPrivateOrigins}); d.config.PublicURL == "" {
 		return nil
 	}
 	if d.callbacks.listener, err = net.Listen("tcp", d.config.PublicListen); err != nil {
@@ -68,6 +70,17 @@ func (c *callbacks) Confirm(ctx context.Context, path string, query url.Values) 
 func (c *callbacks) Notify(ctx context.Context, path, signature, contentType string, body []byte) (r websub.Response, err error) {
 	err = c.do(ctx, func() { r = c.node.Corona.Notify(path, signature, contentType, body) })
 	return r, err
+}
+
+// Hint implements proxy.Callbacks.
+func (c *callbacks) Hint(ctx context.Context, addresses []string) error {
+	return c.do(ctx, func() {
+		for _, address := range addresses {
+			if _, private := corona.Origin(address); !private || c.allowPrivate {
+				c.node.Corona.Hint(address)
+			}
+		}
+	})
 }
 
 // PublicAddr returns the address at which hubs are answered, nil if there is none.
