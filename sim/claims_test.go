@@ -122,7 +122,7 @@ func TestClaimedReadersDoNotRaiseABudget(t *testing.T) {
 // Honest feeds lose nothing by audits: not while members and readers come, die and return on a network that loses frames, so
 // that trees get other roots. Few questions are asked.
 func TestHonestClaimsCountInFull(t *testing.T) {
-	seeds(t, 1, 3, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 2, func(t *testing.T, seed uint64) {
 		members, feeds := longtest.Pick(24, 40), longtest.Pick(8, 12)
 		var sums [2]int
 		for i, audited := range []bool{true, false} {
