@@ -46,8 +46,8 @@ func (m *messenger) target(c *contact) news.Target {
 	return news.Target{
 		ID: c.ID, Batch: maxSingles + 1,
 		Wants:     func(e *news.Event) bool { return m.wants(c, e) },
-		HeldUntil: func(now, _ time.Time) time.Time { return m.heldUntil(c, now) },
-		Send:      func(ctx context.Context, events []news.Event) error { return m.send(ctx, c, events) },
+		HeldUntil: func(now, _ time.Time) time.Time { return m.heldUntil(c, now) }, HeldIsAway: true,
+		Send: func(ctx context.Context, events []news.Event) error { return m.send(ctx, c, events) },
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"html"
 	"strings"
 	"time"
 
@@ -29,7 +30,7 @@ func messageOf(target string, e *news.Event) notify.Message {
 		HTML                string `json:"content_html"`
 	}
 	_ = json.Unmarshal(e.Item, &item) // what cannot be read is empty
-	m.Link, m.HTML = cmp.Or(item.URL, e.URL), cmp.Or(item.HTML, item.Summary)
+	m.Link, m.HTML = cmp.Or(item.URL, e.URL), cmp.Or(item.HTML, html.EscapeString(item.Summary))
 	m.Text = strings.TrimSpace(string(feed.AppendText(nil, m.HTML)))
 	m.Title = cmp.Or(feed.PlainTitle(item.Title), firstLine(m.Text), "(untitled)")
 	if e.Edited {

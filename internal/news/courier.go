@@ -42,6 +42,8 @@ type Target struct {
 	// HeldUntil, if it is not nil, returns when Send may be called for events of which the oldest came at a time: a time
 	// that is not after now means at once.
 	HeldUntil func(now, oldest time.Time) time.Time
+	// HeldIsAway says that a target that is held is away, which is no failure.
+	HeldIsAway bool
 }
 
 // A Refusal is the error of a target that will never take an event.
@@ -81,6 +83,7 @@ const (
 // A TargetState says how the deliveries to a target go. It is stored.
 type TargetState struct {
 	Delivered uint64    `json:"delivered"`          // number of the last event that is done with
+	Offered   uint64    `json:"offered,omitempty"`  // greater: events up to this number were begun to be sent together
 	Since     time.Time `json:"since,omitzero"`     // when the target began to fail; zero: it does not
 	Error     string    `json:"error,omitempty"`    // of the last attempt
 	Next      time.Time `json:"next,omitzero"`      // next attempt while it fails
@@ -262,7 +265,7 @@ func (d *delivery) skip(last uint64) {
 	d.state.Delivered = last
 }
 
-// hold notes that the target is held. A target that is held does not fail.
+// hold notes that the target is away. A target that is away does not fail.
 func (d *delivery) hold() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -282,8 +285,8 @@ func (c *Courier) next(d *delivery) (events []Event, last uint64, missed bool, e
 			return events, last, missed, err
 		}
 		for i := range chunk {
-			if len(events) == d.Batch {
-				break
+			if len(events) == d.Batch || len(events) > 0 && d.state.Offered > d.state.Delivered && chunk[i].Number > d.state.Offered {
+				return events, last, missed, nil
 			}
 			if last = chunk[i].Number; d.Wants(&chunk[i]) {
 				events = append(events, chunk[i])
@@ -293,20 +296,38 @@ func (c *Courier) next(d *delivery) (events []Event, last uint64, missed bool, e
 	return events, last, missed, nil
 }
 
+// begin stores which events are offered together, so that they come again together, and whoever gets them knows them.
+func (c *Courier) begin(d *delivery, events []Event) error {
+	if d.Batch == 1 || len(events) == 0 || events[len(events)-1].Number == d.state.Offered {
+		return nil
+	}
+	next := d.state
+	next.Offered = events[len(events)-1].Number
+	if err := c.journal.commit([]env.Op{targetOp(d.ID, next)}); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.state, d.stored = next, next.Delivered
+	return nil
+}
+
 // offer offers events to a target, and stores the outcome. It returns how long the target is left alone.
 func (c *Courier) offer(ctx context.Context, d *delivery, events []Event, last uint64, missed bool) (wait time.Duration) {
 	now := c.journal.clock()
 	if len(events) > 0 && d.HeldUntil != nil {
 		if until := d.HeldUntil(now, events[0].Time); until.After(now) {
-			d.hold()
+			if d.HeldIsAway {
+				d.hold()
+			}
 			return until.Sub(now)
 		}
 	}
-	var err error
-	if len(events) > 0 {
+	err := c.begin(d, events)
+	if len(events) > 0 && err == nil {
 		err = d.Send(ctx, events)
 	}
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return 0
 	}
 	now = c.journal.clock()

@@ -247,6 +247,7 @@ func TestHeldTargetIsWoken(t *testing.T) {
 				}
 				return now
 			}
+			t.HeldIsAway = true
 		})
 		r.record("1", "0")
 		settle(maxTries + time.Hour)
@@ -263,6 +264,70 @@ func TestHeldTargetIsWoken(t *testing.T) {
 		synctest.Wait()
 		r.expect("1 1 1")
 		r.Wake("unknown")
+		r.stop()
+		_ = r.disk.Close()
+	})
+}
+
+// A target that fails, and is held each night, has failed since the beginning: in the end its events are dead letters.
+func TestATargetThatIsHeldFailsMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openRoute(t)
+		r.taker.answer = func(time.Time) error { return errors.New("broken") }
+		r.run(func(t *Target) {
+			t.HeldUntil = func(now, _ time.Time) time.Time {
+				if hour := now.UTC().Hour(); hour >= 7 && hour < 22 {
+					return now
+				}
+				return now.Add(time.Hour)
+			}
+		})
+		r.record("1", "0")
+		settle(2 * 24 * time.Hour)
+		if s, _ := r.State("webhook-1"); time.Since(s.Since) < 24*time.Hour || s.Dead != 0 {
+			t.Errorf("after two days the state is %+v", s)
+		}
+		settle(2 * 24 * time.Hour)
+		if s, _ := r.State("webhook-1"); s.Dead != 1 {
+			t.Errorf("after four days the state is %+v", s)
+		}
+		r.stop()
+		_ = r.disk.Close()
+	})
+}
+
+// Events that were sent together come again together, also if more have come meanwhile, and after a restart.
+func TestWhatWasSentTogetherComesAgainTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := openRoute(t)
+		many := func(t *Target) { t.Batch = 10 }
+		var sizes []int
+		r.taker.answer = func(time.Time) error { return errors.New("the answer was lost") }
+		watch := func(t *Target) {
+			many(t)
+			send := t.Send
+			t.Send = func(ctx context.Context, events []Event) error {
+				sizes = append(sizes, len(events))
+				return send(ctx, events)
+			}
+		}
+		r.run(watch)
+		r.record("2", "1", "0")
+		synctest.Wait()
+		r.record("3", "2", "1", "0")
+		settle(3 * firstRetry)
+		r.stop()
+		r.reopen()
+		r.clock = time.Now
+		r.taker.answer = nil
+		r.run(watch)
+		settle(time.Minute)
+		for i, n := range sizes {
+			if last := i == len(sizes)-1; n != 2 && !last || last && n != 1 {
+				t.Errorf("events were sent by %v, want 2 until they are taken, and then 1", sizes)
+				break
+			}
+		}
 		r.stop()
 		_ = r.disk.Close()
 	})

@@ -323,6 +323,10 @@ func (j *Journal) After(number uint64, limit int) (events []Event, missed bool, 
 		}
 		events = append(events, e)
 	}
+	if len(events) == 0 && len(numbers) > 0 { // none of them can be read
+		events, _, err = j.After(numbers[len(numbers)-1].number, limit)
+		return events, true, err
+	}
 	return events, missed, nil
 }
 

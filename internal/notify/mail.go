@@ -142,7 +142,10 @@ func (s *Sender) sendMail(ctx context.Context, box mailbox, m *mail.Msg) error {
 	if err != nil {
 		return err
 	}
-	return client.DialAndSendWithContext(ctx, m)
+	if err = client.DialAndSendWithContext(ctx, m); m.IsDelivered() {
+		return nil // only the end of the connection failed
+	}
+	return err
 }
 
 // compose returns messages as one e-mail. Its Message-ID is made of their ids, so that programs know a mail that comes again.

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"bufio"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -243,4 +244,44 @@ func TestAddressesOfMail(t *testing.T) {
 			t.Errorf("%s: %v", c.address, err)
 		}
 	}
+}
+
+// A server that has taken a mail and ends the connection at once is not sent it again.
+func TestAMailThatWasTakenIsDelivered(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer func() { _ = conn.Close() }()
+		answer := func(text string) { _, _ = io.WriteString(conn, text+"\r\n") }
+		answer("220 mail.ferry.example")
+		inData := false
+		for lines := bufio.NewScanner(conn); lines.Scan(); {
+			switch line := lines.Text(); {
+			case inData && line == ".":
+				answer("250 taken")
+				return
+			case inData:
+			case strings.HasPrefix(line, "DATA"):
+				inData = true
+				answer("354 go on")
+			default:
+				answer("250 mail.ferry.example")
+			}
+		}
+	}()
+	m := &mailServer{address: l.Addr().String()}
+	target := m.open(t, "smtp://HOST/?from=node@ferry.example&to=anna@ferry.example&tls=none")
+	if err := target.Send(t.Context(), []Message{{ID: "msg_1", Title: "High tide"}}); err != nil {
+		t.Error(err)
+	}
+	_ = l.Close()
+	<-served
 }

@@ -62,9 +62,10 @@ var services = map[string]struct {
 	"telegram": {make: func() types.Service { return &telegram.Service{} }},
 }
 
-// replaceTransport makes a service use the transport of a client.
+// replaceTransport makes a service use the transport of a client, and treat redirects as it does.
 func replaceTransport(s types.Service, c *http.Client) {
-	s.(interface{ GetHTTPClient() *http.Client }).GetHTTPClient().Transport = c.Transport
+	own := s.(interface{ GetHTTPClient() *http.Client }).GetHTTPClient()
+	own.Transport, own.CheckRedirect = c.Transport, c.CheckRedirect
 }
 
 type noSleep struct{}

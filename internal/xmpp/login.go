@@ -3,6 +3,7 @@ package xmpp
 import (
 	"context"
 	"crypto/tls"
+	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
@@ -100,7 +101,8 @@ func proof(password string) mellium.StreamFeature {
 	f.Negotiate = func(ctx context.Context, s *mellium.Session, data any) (mellium.SessionState, io.ReadWriter, error) {
 		state, rw, err := negotiate(ctx, s, data)
 		_, lost := errors.AsType[net.Error](err)
-		if err != nil && !lost && ctx.Err() == nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		_, cut := errors.AsType[*xml.SyntaxError](err)
+		if err != nil && !lost && !cut && ctx.Err() == nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			err = &refusedError{err}
 		}
 		return state, rw, err

@@ -206,9 +206,17 @@ func (s *session) write(ctx context.Context, to jid.JID, id, text string) error 
 // HandleXMPP is called with each stanza that is not the answer to one of ours.
 func (s *session) HandleXMPP(t xmlstream.TokenReadEncoder, start *xml.StartElement) error {
 	s.conn.refill()
-	answer, err := s.take(t, start)
-	if err != nil || answer == nil {
+	tokens, err := xmlstream.ReadAll(t)
+	if err != nil {
 		return err
+	}
+	rest := make([]xml.TokenReader, len(tokens))
+	for i, token := range tokens {
+		rest[i] = xmlstream.Token(token)
+	}
+	answer, err := s.take(xmlstream.MultiReader(rest...), start)
+	if err != nil || answer == nil {
+		return nil //nolint:nilerr // a stanza that says nothing of use must not end the session
 	}
 	_, err = xmlstream.Copy(t, answer)
 	return err

@@ -214,6 +214,7 @@ func TestOnlyContactsAreHeard(t *testing.T) {
 		{"a stranger's change of the contact list", nil, `<iq xmlns='jabber:client' id='1' type='set' from='eve@chat.example/z'><query xmlns='jabber:iq:roster'><item jid='eve@chat.example' subscription='both'/></query></iq>` + say("eve@chat.example"), nil, []string{"error"}},
 		{"the server's change of the contact list", nil, `<iq xmlns='jabber:client' id='1' type='set'><query xmlns='jabber:iq:roster'><item jid='eve@chat.example' subscription='both'/></query></iq>` + say("eve@chat.example"), []heardMessage{{"eve@chat.example", "list"}}, []string{"result"}},
 		{"the server's removal from the contact list", nil, `<iq xmlns='jabber:client' id='1' type='set' from='news@chat.example'><query xmlns='jabber:iq:roster'><item jid='old@chat.example' subscription='remove'/></query></iq>` + say("old@chat.example"), nil, []string{"result"}},
+		{"stanzas that say nonsense", []string{"ann@chat.example"}, `<presence xmlns='jabber:client' from='eve@chat.example/x'><priority>x</priority></presence><message xmlns='jabber:client' from='eve@chat.example/x' type='error' id='m1'><error type='cancel' by='@'/></message>` + say("ann@chat.example/phone"), []heardMessage{{"ann@chat.example", "list"}}, []string{"subscribe"}},
 		{"a long message", []string{"ann@chat.example"}, strings.Replace(say("ann@chat.example"), "list", strings.Repeat("é", maxText), 1), []heardMessage{{"ann@chat.example", strings.Repeat("é", maxText/2)}}, []string{"subscribe"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -333,7 +334,7 @@ func FuzzStanza(f *testing.F) {
 			}
 			answer, err := s.take(in, &start)
 			if err != nil {
-				return
+				continue // as HandleXMPP does
 			}
 			if answer != nil {
 				if _, err := xmlstream.Copy(xmlstream.Discard(), answer); err != nil {
