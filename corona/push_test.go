@@ -166,7 +166,7 @@ func TestAHubMustDeliverWhatPollsFind(t *testing.T) {
 	}
 }
 
-// What the polls of a new subscription's gap find was pushed to nobody.
+// While no member is subscribed, the hub cannot deliver. Items that polls find just after that do not count against it.
 func TestWhatWasPushedToNobodyIsNotMissed(t *testing.T) {
 	_, p, led := pushedLab(t)
 	told(p, led, coronapb.PushStatus_SUBSCRIBED)

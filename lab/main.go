@@ -17,6 +17,7 @@
 //	tidings-lab bench firehose    delivery of articles to the keyword feeds of filters, over real sockets
 //	tidings-lab bench publish     items published over HTTP by one program and by several, on an empty feed and on a long one
 //	tidings-lab bench liars       real nodes, some of which lie: what readers behind the others lack, and what they are told
+//	tidings-lab bench websub      hubs that push: delay to readers of real nodes, polls saved, an hour without the hub
 //	tidings-lab bench tree        trees and GossipSub, over real sockets
 //	tidings-lab bench match       matching of articles with up to forty million keyword subscriptions
 //	tidings-lab bench reflector   a million keyword feeds on a disk

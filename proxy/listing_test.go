@@ -324,7 +324,7 @@ func TestASubscriptionIsDescribed(t *testing.T) {
 	}
 }
 
-// What needs attention is on the start page: problems that the doctor finds, feeds in trouble, feeds that have moved, and
+// The start page shows what needs attention: problems that the doctor finds, feeds in trouble, feeds that have moved, and
 // publishers' keys that were changed lately.
 func TestWhatNeedsAttention(t *testing.T) {
 	b := newTestServer(t)

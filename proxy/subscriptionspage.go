@@ -31,7 +31,7 @@ func (s *Server) subscriptionsPage(w http.ResponseWriter, r *http.Request) error
 // addresses are unusually long.
 const maxSelection = 256 << 10
 
-// What subscriptionsForm can do with the subscriptions that a person has selected.
+// These are the actions of subscriptionsForm on the selected subscriptions.
 const (
 	doAddTag      = "tag"
 	doRemoveTag   = "untag"

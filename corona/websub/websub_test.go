@@ -159,7 +159,7 @@ func TestLeasesHaveBounds(t *testing.T) {
 	}
 }
 
-// What is subscribed outlives a restart, as does a request that the hub has not confirmed.
+// Subscriptions outlive a restart, and so do requests that the hub has not confirmed.
 func TestSubscriptionsOutliveRestarts(t *testing.T) {
 	l := subscribed(t)
 	r := l.last()
