@@ -18,6 +18,8 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"tidings/internal/check/checktest"
 )
 
 // shots is the folder in which TestPagesInABrowser saves pictures; none if empty:
@@ -36,18 +38,9 @@ func npmPackage(t *testing.T, name string) string {
 	}
 	out, err := exec.Command("npm", "ci", "--prefix", all, "--ignore-scripts", "--no-audit", "--no-fund").CombinedOutput()
 	if err != nil {
-		missing(t, "npm cannot install %s: %v: %s", name, err, out)
+		checktest.Lacks(t, "npm cannot install %s: %v: %s", name, err, out)
 	}
 	return folder
-}
-
-// missing ends a test that needs a program which is not there: it fails in CI, and is skipped elsewhere.
-func missing(t *testing.T, format string, args ...any) {
-	t.Helper()
-	if os.Getenv("CI") != "" {
-		t.Fatalf("CI is to have it: "+format, args...)
-	}
-	t.Skipf(format, args...)
 }
 
 // axeCore returns the script that checks the pages: Deque's axe-core.
@@ -69,7 +62,7 @@ func browser(t *testing.T) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		missing(t, "Chromium is not installed: %v", err)
+		checktest.Lacks(t, "Chromium is not installed: %v", err)
 	}
 	background, cancel := chromedp.NewExecAllocator(context.Background(),
 		append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU)...)

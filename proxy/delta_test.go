@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/check/checktest"
 	"tidings/internal/feed"
 )
 
@@ -130,11 +131,11 @@ func (s *Server) renderedOf(t *testing.T, url string) *rendered {
 func TestNewsboatMergesWhatIsNew(t *testing.T) {
 	newsboat, err := exec.LookPath("newsboat")
 	if err != nil {
-		missing(t, "newsboat is not installed, the reader of this test: %v", err)
+		checktest.Lacks(t, "newsboat is not installed, the reader of this test: %v", err)
 	}
 	sqlite, err := exec.LookPath("sqlite3")
 	if err != nil {
-		missing(t, "sqlite3 is not installed, which reads newsboat's cache: %v", err)
+		checktest.Lacks(t, "sqlite3 is not installed, which reads newsboat's cache: %v", err)
 	}
 	b := newTestServer(t)
 	var mu sync.Mutex // guards the server and statuses

@@ -18,6 +18,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"tidings/internal/check/checktest"
 	"tidings/internal/news"
 )
 
@@ -287,7 +288,7 @@ func TestOpenAPIIsValid(t *testing.T) {
 	program := filepath.Join(npmPackage(t, "@seriousme/openapi-schema-validator"), "bin/validate-api-cli.js")
 	node, err := exec.LookPath("node")
 	if err != nil {
-		missing(t, "node is not installed, which runs the validator: %v", err)
+		checktest.Lacks(t, "node is not installed, which runs the validator: %v", err)
 	}
 	served := body(t, newTestServer(t).ask("GET", apiPath+"openapi.json", apiHeader, "1"))
 	for doc, want := range map[string]string{served: `"valid": true`, strings.Replace(served, `"responses":`, `"answers":`, 1): `"valid": false`} {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"tidings/internal/check/checktest"
 )
 
 // completions lists typed lines, and the word to which the last one is completed.
@@ -47,7 +49,7 @@ func TestCompletions(t *testing.T) {
 			print -r -- ${${seen##*<}%%>*}`},
 	} {
 		t.Run(shell.name, func(t *testing.T) {
-			path := requireTool(t, shell.name, "its completions are tried in it")
+			path := checktest.Tool(t, shell.name, "its completions are tried in it")
 			dir := t.TempDir()
 			t.Chdir(dir)
 			var text bytes.Buffer

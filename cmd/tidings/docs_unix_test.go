@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/check/checktest"
 	"tidings/internal/longtest"
 )
 
@@ -62,7 +63,7 @@ var skippedBlocks = []skippedBlock{
 func TestDocs(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
-	bash := requireTool(t, "bash", "it runs the commands of the pages")
+	bash := checktest.Tool(t, "bash", "it runs the commands of the pages")
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/check/checktest"
 	"tidings/internal/daemon/origin"
 	"tidings/internal/feed"
 	"tidings/internal/longtest"
@@ -64,8 +65,8 @@ func TestRealFeedsRealReaders(t *testing.T) {
 }
 
 func realFeeds(t *testing.T, scheme string) {
-	newsboat := requireTool(t, "newsboat", "it is the reader of this test")
-	sqlite := requireTool(t, "sqlite3", "it reads newsboat's cache")
+	newsboat := checktest.Tool(t, "newsboat", "it is the reader of this test")
+	sqlite := checktest.Tool(t, "sqlite3", "it reads newsboat's cache")
 	replays := replaysOf(t)
 
 	nodes := startNetwork(t, 8, "--network", "real", "--scheme", scheme,

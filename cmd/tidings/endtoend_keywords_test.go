@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"tidings/internal/check/checktest"
 )
 
 // An articleOrigin is an origin of feeds to which the test adds articles.
@@ -45,8 +47,8 @@ func (p *articleOrigin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestKeywordFeedsBesideTheirSources(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
-	newsboat := requireTool(t, "newsboat", "it is the reader of this test")
-	sqlite := requireTool(t, "sqlite3", "it reads newsboat's cache")
+	newsboat := checktest.Tool(t, "newsboat", "it is the reader of this test")
+	sqlite := checktest.Tool(t, "sqlite3", "it reads newsboat's cache")
 	o := &articleOrigin{feeds: map[string][]string{"/sun": {"Old news: of a solar battery"}, "/wind": {"Old news: of windmills"}}}
 	server := httptest.NewServer(o)
 	t.Cleanup(server.Close)

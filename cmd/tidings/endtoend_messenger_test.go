@@ -25,6 +25,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/check/checktest"
 	"tidings/internal/daemon"
 	"tidings/internal/longtest"
 )
@@ -42,7 +43,7 @@ type prosody struct {
 // startProsody starts a server with accounts whose password is "secret of" and their name.
 func startProsody(t *testing.T, accounts ...string) *prosody {
 	t.Helper()
-	p := &prosody{t: t, program: requireTool(t, "prosody", "it is the XMPP server of this test"), dir: t.TempDir(), port: portToKeep(t)}
+	p := &prosody{t: t, program: checktest.Tool(t, "prosody", "it is the XMPP server of this test"), dir: t.TempDir(), port: portToKeep(t)}
 	p.write("localhost.crt", "localhost.key")
 	for _, a := range accounts {
 		file := filepath.Join(p.dir, "data", "localhost", "accounts", a+".dat")
@@ -262,7 +263,7 @@ func TestMessenger(t *testing.T) {
 	node := nodeWith(t, "@xmpp/client")
 	python := "/usr/bin/python3"
 	if err := exec.Command(python, "-c", "import slixmpp").Run(); err != nil {
-		requireTool(t, "python3-slixmpp", "it is a client of this test")
+		checktest.Lacks(t, "python3-slixmpp is not installed: it is a client of this test")
 	}
 	slixmpp := []string{python, filepath.Join(readersFolder, "chat.py")}
 	npm := []string{node, filepath.Join(readersFolder, "chat.mjs")}

@@ -541,21 +541,6 @@ func checkTitles(name string, n int, got []string) error {
 	return nil
 }
 
-// requireTool returns the path of a tool. A test without its tool is skipped, except in CI: there the tools are
-// installed (.ci/run), and a skipped test would hide a fault.
-func requireTool(t *testing.T, tool, why string) string {
-	t.Helper()
-	path, err := exec.LookPath(tool)
-	switch {
-	case err == nil:
-		return path
-	case os.Getenv("CI") == "true":
-		t.Fatalf("%s is not installed, and CI is to have it: %s", tool, why)
-	}
-	t.Skipf("%s is not installed: %s", tool, why)
-	return ""
-}
-
 // skipIfShort skips a test of real nodes with -short.
 func skipIfShort(t *testing.T) {
 	t.Helper()

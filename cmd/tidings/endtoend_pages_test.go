@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/check/checktest"
 	"tidings/internal/daemon/origin"
 	"tidings/internal/feed"
 	"tidings/internal/longtest"
@@ -44,8 +45,8 @@ type watchedPage struct {
 func TestPagesAreFollowedByRealReaders(t *testing.T) {
 	skipIfShort(t)
 	t.Parallel()
-	newsboat := requireTool(t, "newsboat", "it is the reader of this test")
-	sqlite := requireTool(t, "sqlite3", "it reads newsboat's cache")
+	newsboat := checktest.Tool(t, "newsboat", "it is the reader of this test")
+	sqlite := checktest.Tool(t, "sqlite3", "it reads newsboat's cache")
 	pages := pagesToWatch(t)
 
 	nodes := startNetwork(t, longtest.Pick(5, 8), "--network", "pages",

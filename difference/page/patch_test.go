@@ -15,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"tidings/internal/check/checktest"
 	"tidings/internal/longtest"
 )
 
@@ -91,12 +92,7 @@ func TestInvalidPatchesAreRefused(t *testing.T) {
 
 // GNU patch applies the text of a patch.
 func TestGNUPatchApplies(t *testing.T) {
-	gnu, err := exec.LookPath("patch")
-	if err != nil && os.Getenv("CI") == "true" {
-		t.Fatalf("GNU patch is not installed, and CI is to have it: %v", err)
-	} else if err != nil {
-		t.Skipf("GNU patch is not installed: %v", err)
-	}
+	gnu := checktest.Tool(t, "patch", "GNU patch applies the text in this test")
 	dir := t.TempDir()
 	for i, c := range [][2]*Core{
 		{core("a", "b", "c"), core("a", "x", "c", "d")}, {core("a"), core("b")}, {core("a", "b", "a", "b"), core("b", "a", "b", "---", "< a")}, {core("---", "> a"), core("1d0")},

@@ -142,21 +142,27 @@ func links(header http.Header) map[string]string {
 	return found
 }
 
+// followingFerries returns a node that follows news.xml of a web server, whose first item is Pier 1.
+func followingFerries(t *testing.T, network string) (m *member, source *ferryFeed, followed proxy.SubscribeMessage) {
+	t.Helper()
+	source = newFerryFeed(t)
+	source.add("Pier 1")
+	c := founding(t, network)
+	c.Found.PollInterval = 2 * time.Second
+	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
+	m = running(t, c)
+	m.awaitMembers(t, 1)
+	m.post(t, "subscribe", fmt.Sprintf(`{"url":%q}`, source.URL+"/news.xml"), &followed)
+	m.await(t, source.URL+"/news.xml", "Pier 1")
+	return m, source, followed
+}
+
 // Programs that speak WebSub find the node's hub in a feed, confirm that they want it, and get what is new, also after a
 // restart of the node.
 func TestTheHubTellsSubscribers(t *testing.T) {
 	t.Parallel()
-	source := newFerryFeed(t)
-	source.add("Pier 1")
-	c := founding(t, "hub")
-	c.Found.PollInterval = 2 * time.Second
-	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
-	m := running(t, c)
-	m.awaitMembers(t, 1)
+	m, source, followed := followingFerries(t, "hub")
 	feedURL := source.URL + "/news.xml"
-	var followed proxy.SubscribeMessage
-	m.post(t, "subscribe", fmt.Sprintf(`{"url":%q}`, feedURL), &followed)
-	m.await(t, feedURL, "Pier 1")
 
 	read, err := http.Get(followed.ReadURL)
 	if err != nil {
@@ -219,7 +225,7 @@ func TestTheHubTellsSubscribers(t *testing.T) {
 	reader.pinged("Pier 3")
 	m.stop(t)
 	reader.set(func() { reader.status, reader.pings = http.StatusNoContent, nil })
-	c = Config{Dir: c.Dir, HTTP: m.HTTPAddr().String(), AllowPrivateOrigins: true}
+	c := Config{Dir: m.config.Dir, HTTP: m.HTTPAddr().String(), AllowPrivateOrigins: true}
 	again := running(t, c)
 	reader.pinged("Pier 3") // which the subscriber did not take
 	reader.set(func() { reader.status = http.StatusGone })
@@ -245,15 +251,7 @@ func TestTheHubTellsSubscribers(t *testing.T) {
 // The hub takes only requests that make sense, and only for a feed that the node follows.
 func TestTheHubRefuses(t *testing.T) {
 	t.Parallel()
-	source := newFerryFeed(t)
-	source.add("Pier 1")
-	c := founding(t, "hubrefuses")
-	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
-	m := running(t, c)
-	m.awaitMembers(t, 1)
-	feedURL := source.URL + "/news.xml"
-	var followed proxy.SubscribeMessage
-	m.post(t, "subscribe", fmt.Sprintf(`{"url":%q}`, feedURL), &followed)
+	m, source, followed := followingFerries(t, "hubrefuses")
 	topic, base := followed.ReadURL, "http://"+m.HTTPAddr().String()
 	valid := map[string]string{"hub.mode": "subscribe", "hub.topic": topic, "hub.callback": source.URL}
 	for _, test := range []struct {

@@ -10,26 +10,13 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
-
-	"tidings/proxy"
 )
 
 // The tests for hubs of the W3C's test suite for WebSub (websub.rocks, hub 100 to 106), with the requests that it sends. Test
 // 105, of a topic that is plain text, needs a topic that is no feed, and this hub has none.
 func TestTheHubPassesTheTestsOfTheW3C(t *testing.T) {
 	t.Parallel()
-	source := newFerryFeed(t)
-	source.add("Pier 1")
-	c := founding(t, "w3chub")
-	c.Found.PollInterval = 2 * time.Second
-	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
-	m := running(t, c)
-	m.awaitMembers(t, 1)
-	feedURL := source.URL + "/news.xml"
-	var followed proxy.SubscribeMessage
-	m.post(t, "subscribe", fmt.Sprintf(`{"url":%q}`, feedURL), &followed)
-	m.await(t, feedURL, "Pier 1")
+	m, source, followed := followingFerries(t, "w3chub")
 
 	// discover finds the topic and the hub of an address, as the suite does before it subscribes.
 	discover := func(address string) (topic, hub, mediaType string) {
@@ -66,7 +53,7 @@ func TestTheHubPassesTheTestsOfTheW3C(t *testing.T) {
 		test.subscriber = newSubscriber(t)
 		address := followed.ReadURL
 		if test.format != "" {
-			address = fmt.Sprintf("http://%s/feed?url=%s&format=%s", m.HTTPAddr(), url.QueryEscape(feedURL), test.format)
+			address = fmt.Sprintf("http://%s/feed?url=%s&format=%s", m.HTTPAddr(), url.QueryEscape(source.URL+"/news.xml"), test.format)
 		}
 		topic, hub, _ := discover(address)
 		asks := 0

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -41,7 +40,6 @@ type messenger struct {
 	self    string // URL of the server
 	log     *slog.Logger
 	heard   chan heardMessage
-	damaged string // where a file was put that could not be read; "": nowhere
 
 	mu       sync.Mutex // guards the fields below, and is held while the file is written
 	contacts map[string]*contact
@@ -116,23 +114,15 @@ func (d *Daemon) openMessenger() error {
 	return err
 }
 
-// load reads the file of an earlier run, and begins with its contacts. A damaged file is set aside.
+// load reads the file of an earlier run, and begins with its contacts.
 func (m *messenger) load() error {
-	b, err := os.ReadFile(m.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	var file contactsText
+	err := readOwnFile(m.path, "the contacts of the messenger", m.log, func(b []byte) (err error) {
+		file, err = decodeContacts(b)
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("read the contacts of the messenger: %w", err)
-	}
-	file, err := decodeContacts(b)
-	if err != nil {
-		m.damaged = m.path + damagedFileEnd
-		if renamed := os.Rename(m.path, m.damaged); renamed != nil {
-			return fmt.Errorf("the file %s is damaged, and cannot be set aside: %w", m.path, renamed)
-		}
-		m.log.Warn("the file of the contacts of the messenger is damaged, and was set aside", "file", m.damaged, "err", err)
-		return nil
+		return err
 	}
 	m.searches = file.Searches
 	for _, r := range file.Contacts {
@@ -152,12 +142,12 @@ type contactsText struct {
 // decodeContacts reads the file of contacts.
 func decodeContacts(b []byte) (file contactsText, err error) {
 	if len(b) > maxContactsFile || json.Unmarshal(b, &file) != nil {
-		return file, errors.New("it is too large, or not JSON")
+		return contactsText{}, errors.New("it is too large, or not JSON")
 	}
 	seen := map[string]bool{}
 	for _, r := range file.Contacts {
 		if r == nil || r.ID == "" || r.JID == "" || seen[r.ID] || seen[r.JID] || len(file.Contacts) > maxContacts {
-			return file, errors.New("a contact in it is not valid")
+			return contactsText{}, errors.New("a contact in it is not valid")
 		}
 		seen[r.ID], seen[r.JID] = true, true
 	}

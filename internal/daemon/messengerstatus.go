@@ -93,8 +93,8 @@ func (m *messenger) findings(now time.Time) (findings []proxy.Finding) {
 	add := func(level, what, do string) {
 		findings = append(findings, proxy.Finding{Level: level, What: what, Do: do})
 	}
-	if _, err := os.Stat(m.damaged); err == nil {
-		add(levelNote, "the file with the contacts of the messenger was damaged and set aside: "+m.damaged, "ask the contacts to subscribe again, and then delete the damaged file")
+	if _, err := os.Stat(m.path + damagedFileEnd); err == nil {
+		add(levelNote, "the file with the contacts of the messenger was damaged and set aside: "+m.path+damagedFileEnd, "ask the contacts to subscribe again, and then delete the damaged file")
 	}
 	s := m.client.State()
 	switch {

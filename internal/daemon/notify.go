@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"slices"
@@ -30,7 +29,6 @@ type notifications struct {
 	subs    *subscriptions
 	watches *watches
 	log     *slog.Logger
-	damaged string // where a file was put that could not be read; "": nowhere
 
 	mu      sync.Mutex // guards the fields below, and is held while the file is written
 	targets []*openTarget
@@ -42,23 +40,15 @@ type openTarget struct {
 	*notify.Target
 }
 
-// load reads the file of an earlier run, and begins with its targets. A damaged file is set aside.
+// load reads the file of an earlier run, and begins with its targets.
 func (n *notifications) load() error {
-	b, err := os.ReadFile(n.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	var records []*targetRecord
+	err := readOwnFile(n.path, "the targets of notifications", n.log, func(b []byte) (err error) {
+		records, err = decodeTargets(b)
+		return err
+	})
 	if err != nil {
-		return fmt.Errorf("read the targets of notifications: %w", err)
-	}
-	records, err := decodeTargets(b)
-	if err != nil {
-		n.damaged = n.path + damagedFileEnd
-		if renamed := os.Rename(n.path, n.damaged); renamed != nil {
-			return fmt.Errorf("the file %s is damaged, and cannot be set aside: %w", n.path, renamed)
-		}
-		n.log.Warn("the file of the targets of notifications is damaged, and was set aside", "file", n.damaged, "err", err)
-		return nil
+		return err
 	}
 	for _, r := range records {
 		t, err := n.sender.Open(r.To, r.Secret)
@@ -338,8 +328,8 @@ func (n *notifications) findings(now time.Time) (findings []proxy.Finding) {
 	add := func(what, do string) {
 		findings = append(findings, proxy.Finding{Level: levelNote, What: what, Do: do})
 	}
-	if _, err := os.Stat(n.damaged); err == nil {
-		add("the file with the targets of notifications was damaged and set aside: "+n.damaged, "add the targets again with tidings notify add, and then delete the damaged file")
+	if _, err := os.Stat(n.path + damagedFileEnd); err == nil {
+		add("the file with the targets of notifications was damaged and set aside: "+n.path+damagedFileEnd, "add the targets again with tidings notify add, and then delete the damaged file")
 	}
 	for _, t := range n.Targets() {
 		name := "the target " + t.ID + " (" + t.To + ") of notifications"

@@ -25,7 +25,6 @@ const privateFolder = "private"
 
 const (
 	privateFileEnd = ".json"
-	damagedFileEnd = ".damaged"
 	// maxPrivateFile bounds the file of a private feed in bytes: items of maxPrivateBytes, see privateSize, and up to
 	// 4,000 times 200 bytes beside them. A larger file is damaged.
 	maxPrivateFile = 2*maxPrivateBytes + 4<<20
@@ -146,12 +145,11 @@ func (p *privateFeeds) load() error {
 				err = errors.New("it was renamed")
 			}
 			if err != nil {
-				aside := path + damagedFileEnd
-				if renamed := os.Rename(path, aside); renamed != nil {
-					return fmt.Errorf("read private feeds: %s is damaged, and cannot be set aside: %w", path, renamed)
+				aside, err := setAside(path, "a private feed", err, p.log)
+				if err != nil {
+					return err
 				}
 				p.damaged = append(p.damaged, aside)
-				p.log.Warn("the file of a private feed is damaged, and was set aside", "file", aside, "err", err)
 				continue
 			}
 			p.touch(f)

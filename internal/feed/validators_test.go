@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidings/internal/check/checktest"
 )
 
 // sources are documents as publishers write them, valid and invalid.
@@ -120,16 +122,6 @@ func files(t testing.TB, docs map[string][]byte, suffix string) []string {
 	return names
 }
 
-// lacks ends a test that lacks a tool. In CI this is a failure, because the tools are installed there
-// (.ci/run), and a test that does not run would prove nothing.
-func lacks(t *testing.T, tool, why string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("%s is not installed, and CI is to have it: %s", tool, why)
-	}
-	t.Skipf("%s is not installed: %s", tool, why)
-}
-
 // python is the interpreter for which Debian packages its modules.
 const python = "/usr/bin/python3"
 
@@ -137,7 +129,7 @@ const python = "/usr/bin/python3"
 func needsFeedparser(t *testing.T, why string) {
 	t.Helper()
 	if exec.Command(python, "-c", "import feedparser").Run() != nil {
-		lacks(t, "python3-feedparser", why)
+		checktest.Lacks(t, "python3-feedparser is not installed: %s", why)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package checktest tests the Validate methods of configurations.
+// Package checktest helps tests: with the Validate methods of configurations, and with programs that a machine may lack.
 package checktest
 
 import (
