@@ -28,14 +28,9 @@ const (
 // those that keep the log; an epoch, its owners.
 const propagationTime = 15 * time.Second
 
-// refusalTime is how long an owner may lag behind the others. An owner that has promised to accept nothing more of an epoch, to
-// a candidate that has then failed, takes no entries until the sequencer has given that candidate its time and has begun an
-// epoch itself (seeds 46 and 48 of the scenarios of the long tier).
-const refusalTime = 45 * time.Second
-
 // BrokenInvariants returns the names of the invariants that do not hold now, each once. Logs grow
 // and sequencers change all the time, so invariants of logs are listed only when one channel has
-// violated them for longer than propagationTime or refusalTime.
+// violated them for longer than propagationTime.
 func (s *Swarm) BrokenInvariants() (names []string) {
 	live := s.Live()
 	reported := map[string]bool{}
@@ -48,14 +43,15 @@ func (s *Swarm) BrokenInvariants() (names []string) {
 	s.checkLeaves(live, report)
 	s.checkRoots(live, report)
 	s.checkPaths(report)
-	s.reportPersistent(NotOneSequencer, propagationTime, s.checkLeaders, report)
-	s.reportPersistent(SeveralHeads, refusalTime, s.checkHeads, report)
+	s.reportPersistent(NotOneSequencer, s.checkLeaders, report)
+	s.reportPersistent(SeveralHeads, s.checkHeads, report)
 	return names
 }
 
-// reportPersistent reports an invariant that the same channel has violated for longer than a time. The channel is the last detail that check reports. Different channels may each
+// reportPersistent reports an invariant that the same channel has violated for longer than
+// propagationTime. The channel is the last detail that check reports. Different channels may each
 // have an entry in transit, which is normal.
-func (s *Swarm) reportPersistent(invariant string, longest time.Duration, check func(reportFunc), report reportFunc) {
+func (s *Swarm) reportPersistent(invariant string, check func(reportFunc), report reportFunc) {
 	now, failing := s.Now(), map[string]bool{}
 	check(func(_, _ string, facts ...any) { failing[invariant+" "+fmt.Sprint(facts[len(facts)-1])] = true })
 	for failure := range s.feeds.failingSince {
@@ -67,7 +63,7 @@ func (s *Swarm) reportPersistent(invariant string, longest time.Duration, check 
 		since, was := s.feeds.failingSince[failure]
 		if !was {
 			s.feeds.failingSince[failure] = now
-		} else if now.Sub(since) > longest {
+		} else if now.Sub(since) > propagationTime {
 			report(invariant, "")
 		}
 	}
