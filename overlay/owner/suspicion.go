@@ -230,10 +230,11 @@ func (q *sequencer) noteAcks(s *replica) {
 	}
 }
 
-// heed reports whether a sequencer makes a new epoch because an owner refuses its entries: for each owner once in a lease, so
-// that a liar cannot have it do nothing else.
+// heed reports whether a sequencer makes a new epoch because an owner refuses its entries: for each owner once in a third of a
+// lease, so that a liar cannot have it do nothing else. An honest owner may refuse again soon, because a candidate that took
+// the sequencer for dead after an outage has failed, too; until the next epoch it takes no entries.
 func (l *leaderState) heed(p env.PeerID, now time.Time, lease time.Duration) bool {
-	maps.DeleteFunc(l.heeded, func(_ env.PeerID, at time.Time) bool { return now.Sub(at) >= lease })
+	maps.DeleteFunc(l.heeded, func(_ env.PeerID, at time.Time) bool { return now.Sub(at) >= lease/3 })
 	if _, lately := l.heeded[p]; lately {
 		return false
 	}

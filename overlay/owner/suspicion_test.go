@@ -196,7 +196,7 @@ func TestAnOwnerThatStoresNothingIsLeftOut(t *testing.T) {
 // A sequencer makes a new epoch for the sake of one refusing owner at most once in a lease.
 func TestASequencerHeedsARefusalOnceInALease(t *testing.T) {
 	l, of := &leaderState{}, five()
-	if !l.heed(of[1], began, time.Minute) || l.heed(of[1], began.Add(time.Second), time.Minute) || !l.heed(of[2], began.Add(time.Second), time.Minute) || !l.heed(of[1], began.Add(time.Minute), time.Minute) {
+	if !l.heed(of[1], began, time.Minute) || l.heed(of[1], began.Add(time.Second), time.Minute) || !l.heed(of[2], began.Add(time.Second), time.Minute) || !l.heed(of[1], began.Add(20*time.Second), time.Minute) {
 		t.Error("heeded too often, or too rarely")
 	}
 }
