@@ -193,11 +193,17 @@ func TestAnOwnerThatStoresNothingIsLeftOut(t *testing.T) {
 	}
 }
 
-// A sequencer makes a new epoch for the sake of one refusing owner at most once in a lease.
-func TestASequencerHeedsARefusalOnceInALease(t *testing.T) {
+// A sequencer makes a new epoch for the sake of one refusing owner at most once in a third of a lease.
+func TestASequencerHeedsARefusalNowAndThen(t *testing.T) {
 	l, of := &leaderState{}, five()
-	if !l.heed(of[1], began, time.Minute) || l.heed(of[1], began.Add(time.Second), time.Minute) || !l.heed(of[2], began.Add(time.Second), time.Minute) || !l.heed(of[1], began.Add(20*time.Second), time.Minute) {
-		t.Error("heeded too often, or too rarely")
+	for _, c := range []struct {
+		owner int
+		at    time.Duration
+		want  bool
+	}{{1, 0, true}, {1, time.Second, false}, {2, time.Second, true}, {1, 19 * time.Second, false}, {1, 20 * time.Second, true}} {
+		if got := l.heed(of[c.owner], began.Add(c.at), time.Minute); got != c.want {
+			t.Errorf("owner %d after %v: heeded %v, want %v", c.owner, c.at, got, c.want)
+		}
 	}
 }
 
