@@ -70,6 +70,9 @@ const (
 	maxTries = 3 * 24 * time.Hour
 	// maxUnstored is the number of events of no interest to a target after which it is stored that they are done with.
 	maxUnstored = 1000
+	// sendGrace is how much longer a Send may take when the courier stops: what a target has already taken is then known
+	// to be delivered, and does not come again.
+	sendGrace = 2 * time.Second
 	// MaxDeadLetters bounds the dead letters of one target. Beyond it the oldest are dropped.
 	MaxDeadLetters = 1000
 )
@@ -118,7 +121,7 @@ func NewCourier(j *Journal, log *slog.Logger) *Courier {
 	return &Courier{journal: j, log: log, targets: map[string]*delivery{}}
 }
 
-// Run delivers until ctx ends.
+// Run delivers until ctx ends. A Send that has begun then has a moment to end by itself.
 func (c *Courier) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	c.mu.Lock()
@@ -325,7 +328,9 @@ func (c *Courier) offer(ctx context.Context, d *delivery, events []Event, last u
 	}
 	err := c.begin(d, events)
 	if len(events) > 0 && err == nil {
-		err = d.Send(ctx, events)
+		sending, cancel := linger(ctx, sendGrace)
+		err = d.Send(sending, events)
+		cancel()
 	}
 	if err != nil && ctx.Err() != nil {
 		return 0
@@ -375,6 +380,13 @@ func (c *Courier) offer(ctx context.Context, d *delivery, events []Event, last u
 	}
 	d.state, d.stored = next, next.Delivered
 	return wait
+}
+
+// linger returns a context that ends some time after ctx.
+func linger(ctx context.Context, grace time.Duration) (context.Context, context.CancelFunc) {
+	lingering, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, cancel) })
+	return lingering, func() { stop(); cancel() }
 }
 
 // deadLetters returns the operations that make events dead letters. The caller holds the mutex of the delivery.

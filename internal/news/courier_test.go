@@ -384,3 +384,44 @@ func TestUnwantedEvents(t *testing.T) {
 		_ = r.disk.Close()
 	})
 }
+
+// What a target takes while the courier stops does not come again; a target that hangs does not hold the courier up.
+func TestTheCourierStopsAfterTheSendThatHasBegun(t *testing.T) {
+	for _, c := range []struct {
+		takes time.Duration
+		again bool
+	}{{sendGrace - time.Millisecond, false}, {time.Hour, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			r := openRoute(t)
+			slow := func(target *Target) {
+				target.Send = func(ctx context.Context, events []Event) error {
+					_ = r.taker.send(ctx, events)
+					select {
+					case <-time.After(c.takes):
+						return nil
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}
+			}
+			r.run(slow)
+			r.record("1")
+			synctest.Wait()
+			begun := time.Now()
+			r.stop()
+			if took := time.Since(begun); took != min(c.takes, sendGrace) {
+				t.Errorf("the courier stopped after %s", took)
+			}
+			r.run()
+			synctest.Wait()
+			want := "1"
+			if c.again {
+				want = "1 1"
+			}
+			if got := r.taker.seen(); got != want {
+				t.Errorf("the target got %q, expected %q", got, want)
+			}
+			r.stop()
+		})
+	}
+}
