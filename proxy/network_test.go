@@ -140,9 +140,9 @@ func TestChannelsAreSortedAndFiltered(t *testing.T) {
 	b.node.channels[second] = Channel{State: "gone", Subscribers: 20, Pollers: 1, DetectionExpectedS: &long, Why: "the origin says it is gone"}
 	b.node.channels[third] = Channel{State: StateOK, Subscribers: 1}
 	for query, want := range map[string]string{
-		"": "An RSS h.example http://b.example/ http://c.example/", "?sort=-name": "http://c.example/ http://b.example/ An RSS h.example", "?sort=readers": "http://c.example/ An RSS h.example http://b.example/", "?sort=-readers": "http://b.example/ An RSS h.example http://c.example/",
-		"?sort=pollers": "http://c.example/ http://b.example/ An RSS h.example", "?sort=expected": "An RSS h.example http://b.example/ http://c.example/", "?sort=state": "http://b.example/ An RSS h.example http://c.example/", "?sort=next": "An RSS h.example http://b.example/ http://c.example/",
-		"?sort=nonsense": "An RSS h.example http://b.example/ http://c.example/", "?filter=B.exa": "http://b.example/", "?filter=ORIGIN+gone": "http://b.example/", "?filter=example&sort=-name": "http://c.example/ http://b.example/ An RSS h.example", "?filter=nothing": "",
+		"": "An RSS h.example/feed.xml http://b.example/ http://c.example/", "?sort=-name": "http://c.example/ http://b.example/ An RSS h.example/feed.xml", "?sort=readers": "http://c.example/ An RSS h.example/feed.xml http://b.example/", "?sort=-readers": "http://b.example/ An RSS h.example/feed.xml http://c.example/",
+		"?sort=pollers": "http://c.example/ http://b.example/ An RSS h.example/feed.xml", "?sort=expected": "An RSS h.example/feed.xml http://b.example/ http://c.example/", "?sort=state": "http://b.example/ An RSS h.example/feed.xml http://c.example/", "?sort=next": "An RSS h.example/feed.xml http://b.example/ http://c.example/",
+		"?sort=nonsense": "An RSS h.example/feed.xml http://b.example/ http://c.example/", "?filter=B.exa": "http://b.example/", "?filter=ORIGIN+gone": "http://b.example/", "?filter=example&sort=-name": "http://c.example/ http://b.example/ An RSS h.example/feed.xml", "?filter=nothing": "",
 	} {
 		page := body(t, b.ask("GET", "/channels"+query))
 		var names []string
