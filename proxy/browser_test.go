@@ -85,6 +85,13 @@ func browser(t *testing.T) context.Context {
 // newFullServer returns a server whose pages show everything that they can show.
 func newFullServer(t *testing.T) *testServer {
 	b := newTestServer(t, func(c *Config) {
+		c.Keywords = &memoryKeywords{watches: []Watch{{Number: 1, Query: "bridge NOT card"}}}
+		failing := time.Date(2026, 11, 20, 11, 0, 0, 0, time.UTC)
+		c.Notifications = &memoryNotifications{targets: []NotifyTarget{
+			{ID: "a", To: "https://hooks.example/…", Feeds: []string{rssURL}, Queries: []string{"bridge"}, Health: true, QuietHours: "22:00-07:00", Digest: "daily", Sent: 7},
+			{ID: "b", To: "ntfy://ntfy.example/" + strings.Repeat("long", 20), Feeds: []string{atomURL}, Failing: &failing, Error: "it answered 400", Dead: 1},
+		}}
+		c.Messenger = func() *Messenger { return &Messenger{Account: "news@h.example", Error: "no such host"} }
 		c.Notice = func() Notice {
 			return Notice{Title: "A demo", Text: "A network on this machine.", Head: []string{"", "alone", "together"}, Rows: [][]string{{"seen after", "10 s", "0.7 s"}}, Footer: []string{"And then?"}}
 		}
@@ -126,13 +133,14 @@ func TestPagesInABrowser(t *testing.T) {
 		{"home", "/?still"}, {"show", "/show?url=" + feed}, {"shown", "/show?new=1&url=" + feed}, {"add", "/add?url=" + feed},
 		{"subscriptions", "/subscriptions"}, {"undo", "/subscriptions?q=gone&said=undo"}, {"problem", "/show?said=problem&url=" + feed}, {"lists", "/lists"}, {"node", "/node"},
 		{"channels", "/channels?sort=-readers"}, {"filtered", "/channels?filter=nothing"},
-		{"network", "/network"}, {"wedge", "/network?channel=" + feed}, {"fault", "/show?url=http://unknown.example/"},
+		{"network", "/network"}, {"wedge", "/network?channel=" + feed}, {"fault", "/show?url=http://unknown.example/"}, {"missing", "/nowhere"},
+		{"several", "/network?channel=h.example"}, {"notify", NotifyPath + "?dead=b&tested=a"}, {"watch", "/watch?q=bridge"},
 		{"choose", "/subscribe?url=" + url.QueryEscape(choiceURL)},
 	} {
 		for _, scheme := range []string{"light", "dark"} {
 			name := p.name + "-" + scheme
-			wide, picture := openPage(ctx, t, served.URL+p.path, scheme, 1000)
-			faults, err := chromedp.Run(wide, chromedp.Evaluate[string](axe+";"+judged, chromedp.EvalAwaitPromise))
+			openPage(ctx, t, served.URL+p.path, scheme, 1000)
+			faults, err := chromedp.Run(ctx, chromedp.Evaluate[string](axe+";"+judged, chromedp.EvalAwaitPromise))
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -143,11 +151,11 @@ func TestPagesInABrowser(t *testing.T) {
 			if len(found) > 0 {
 				t.Errorf("%s:\n%s", name, strings.Join(found, "\n"))
 			}
-			savePicture(t, name, picture)
+			savePicture(ctx, t, name)
 		}
-		narrow, picture := openPage(ctx, t, served.URL+p.path, "light", 320)
-		savePicture(t, p.name+"-narrow", picture)
-		if width, err := chromedp.Run(narrow, chromedp.Evaluate[int]("document.documentElement.scrollWidth")); err != nil || width > 320 {
+		openPage(ctx, t, served.URL+p.path, "light", 320)
+		savePicture(ctx, t, p.name+"-narrow")
+		if width, err := chromedp.Run(ctx, chromedp.Evaluate[int]("document.documentElement.scrollWidth")); err != nil || width > 320 {
 			t.Errorf("%s: %d wide on a screen of 320, %v", p.name, width, err)
 		}
 		for _, unseen := range tabThrough(ctx, t) {
@@ -173,7 +181,7 @@ func submitForm(next http.Handler) http.Handler {
 }
 
 // openPage opens a page, in a colour scheme and on a screen of a width.
-func openPage(ctx context.Context, t *testing.T, address, scheme string, width int64) (context.Context, []byte) {
+func openPage(ctx context.Context, t *testing.T, address, scheme string, width int64) {
 	t.Helper()
 	_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}) //nolint:misspell // as CSS spells it
 	if err == nil {
@@ -182,18 +190,17 @@ func openPage(ctx context.Context, t *testing.T, address, scheme string, width i
 	if err != nil {
 		t.Fatalf("%s: %v", address, err)
 	}
-	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
-	if err != nil {
-		t.Fatalf("%s: %v", address, err)
-	}
-	return ctx, picture
 }
 
-// savePicture saves a picture if -shots is set.
-func savePicture(t *testing.T, name string, picture []byte) {
+// savePicture saves a picture of the open page if -shots is set.
+func savePicture(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	if *shots == "" {
 		return
+	}
+	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
 	}
 	if err := os.WriteFile(filepath.Join(*shots, name+".png"), picture, 0o600); err != nil {
 		t.Error(err)

@@ -34,6 +34,10 @@ func newManyServer(t testing.TB, n int) *testServer {
 	now := func() time.Time { return b.clock }
 	many := &manyNode{memoryNode: newMemoryNode(now)}
 	b.node = many.memoryNode
+	b.node.network = Network{Name: "town", EstimateN: 40, Members: []Member{{ID: idAt(0), PeerID: "12D3KooWme", Role: RoleSelf}}}
+	for i := range 99 {
+		b.node.network.Members = append(b.node.network.Members, Member{ID: idAt(i + 1), PeerID: "12D3KooW" + strings.Repeat("x", 44), Role: RoleContact})
+	}
 	for i := range n {
 		delay := 20 + float64(i%50)
 		c := Channel{
@@ -58,7 +62,7 @@ func newManyServer(t testing.TB, n int) *testServer {
 		}
 		many.list = append(many.list, c)
 	}
-	b.server = New(many, Config{Secret: []byte(secret), Token: secret, News: memoryNews{items: 7}, Now: now, Version: "test"})
+	b.server = New(many, Config{Secret: []byte(secret), Token: secret, News: memoryNews{items: 7}, Now: now, Version: "test", Keywords: &memoryKeywords{}, Notifications: &memoryNotifications{}})
 	return b
 }
 
@@ -74,7 +78,7 @@ const (
 func TestPagesOfManySubscriptionsAreSmall(t *testing.T) {
 	for _, n := range []int{300, 2000, 100_000} {
 		b := newManyServer(t, n)
-		for _, target := range []string{"/", "/subscriptions", "/subscriptions?sort=state", "/subscriptions?sort=newest&page=3", "/subscriptions?q=person+12&sort=added", "/channels?sort=-expected", "/node"} {
+		for _, target := range []string{"/", "/subscriptions", "/subscriptions?sort=state", "/subscriptions?sort=newest&page=3", "/subscriptions?q=person+12&sort=added", "/channels?sort=-expected", "/node", "/network", "/network?channel=person", NotifyPath} {
 			began := time.Now()
 			r := b.ask("GET", target)
 			took := time.Since(began)

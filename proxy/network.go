@@ -88,8 +88,10 @@ type networkPage struct {
 	Wedge     string        // SVG path of the chosen channel's wedge; "" if no channel is chosen
 	Key       *dot          // position of the chosen channel's key
 	WedgeText string        // describes the wedge
-	Choices   []channelView // channels that can be chosen
-	Chosen    string        // address of the chosen channel
+	Feeds     []channelView // some that can be chosen; see suggestions
+	Chosen    string        // what was typed to choose one
+	Matches   []channelView // the feeds that this can mean, if they are several
+	More      int           // of these, those that are not shown
 }
 
 // A dot is a member, or a key, on the ring map.
@@ -165,7 +167,7 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	channels, err := s.list(r)
+	channels, err := s.subs.List(r.Context())
 	if err != nil {
 		return err
 	}
@@ -173,24 +175,33 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := networkPage{Network: net, Addresses: status.Addresses, Chosen: r.URL.Query().Get("channel")}
+	p := networkPage{Network: net, Addresses: status.Addresses, Chosen: oneLine(r.URL.Query().Get("channel")), Feeds: suggestions(channels)}
 	slices.SortStableFunc(net.Members, compareMembers)
 	for _, m := range net.Members {
 		if d, ok := newDot(m); ok {
 			p.Dots = append(p.Dots, d)
 		}
 	}
-	for _, c := range channels {
-		p.Choices = append(p.Choices, newChannelView(c))
-		if c.URL == p.Chosen {
-			p.choose(c)
+	switch found := matchFeeds(channels, p.Chosen); {
+	case len(found) == 1:
+		p.choose(found[0])
+	case len(found) > 1:
+		for _, c := range found[:min(len(found), maxMatches)] {
+			p.Matches = append(p.Matches, newChannelView(c))
 		}
+		p.More = len(found) - len(p.Matches)
+	case p.Chosen != "":
+		p.WedgeText = "No feed that you follow fits “" + p.Chosen + "”."
 	}
 	return s.writePage(w, r, http.StatusOK, "network.html", "Network", p)
 }
 
 // choose shows the wedge of a channel.
 func (p *networkPage) choose(c Channel) {
+	if c.Private {
+		p.WedgeText = "This feed is private: only this node polls it."
+		return
+	}
 	turn, ok := ringTurn(c.Key)
 	if !ok || c.Pollers == 0 {
 		p.WedgeText = "This node does not know yet which members poll this feed."

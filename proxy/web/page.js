@@ -50,6 +50,18 @@
     });
   }
 
+  // A group of text fields grows when its last field is filled in.
+  for (const group of all("[data-more]")) {
+    group.addEventListener("input", () => {
+      const last = group.lastElementChild;
+      if (last.value) {
+        const next = last.cloneNode();
+        next.value = "";
+        group.append(next);
+      }
+    });
+  }
+
   // One box selects all rows of the page.
   const boxes = all('input[type="checkbox"][name="url"]'), every = byID("all");
   if (every) {
