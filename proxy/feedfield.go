@@ -28,22 +28,22 @@ func suggestions(channels []Channel) (views []channelView) {
 	return views
 }
 
-// matchFeeds returns the feeds that a person can mean: the one with the address or the title that was typed, or else all in
-// whose titles and addresses the words occur.
-func matchFeeds(channels []Channel, typed string) (found []Channel) {
+// matchFeeds returns the indices of the feeds that a person can mean: the one with the address or the title that was typed, or
+// else all in whose titles and addresses the words occur.
+func matchFeeds(channels []Channel, typed string) (found []int) {
 	if typed = oneLine(typed); typed == "" {
 		return nil
 	}
-	var named, worded []Channel
+	var named, worded []int
 	words := strings.Fields(strings.ToLower(typed))
 	for i := range channels {
 		switch c := &channels[i]; {
 		case c.URL == typed:
-			return []Channel{*c}
+			return []int{i}
 		case strings.EqualFold(c.Title, typed):
-			named = append(named, *c)
+			named = append(named, i)
 		case containsWords(words, c.Title, c.URL, "", "", "", nil):
-			worded = append(worded, *c)
+			worded = append(worded, i)
 		}
 	}
 	if named != nil {
@@ -67,9 +67,9 @@ func (s *Server) typedFeeds(r *http.Request, typed []string) (addresses []string
 		case 0:
 			addresses = append(addresses, text)
 		case 1:
-			addresses = append(addresses, found[0].URL)
+			addresses = append(addresses, channels[found[0]].URL)
 		default:
-			return nil, refuse(http.StatusBadRequest, "“%s” fits %d feeds: go back, and enter the address of one, such as %s", oneLine(text), len(found), oneLine(found[0].URL))
+			return nil, refuse(http.StatusBadRequest, "“%s” fits %d feeds: go back, and enter the address of one, such as %s", oneLine(text), len(found), oneLine(channels[found[0]].URL))
 		}
 	}
 	return addresses, nil

@@ -18,8 +18,8 @@ func TestFeedsAreNamedByWords(t *testing.T) {
 		"TWINS": "c.example/1 c.example/2", "b.example": "b.example/feed b.example/feed/comments", "d.example": "d.example/", "nothing": "",
 	} {
 		var got []string
-		for _, c := range matchFeeds(channels, typed) {
-			got = append(got, strings.TrimPrefix(c.URL, "https://"))
+		for _, i := range matchFeeds(channels, typed) {
+			got = append(got, strings.TrimPrefix(channels[i].URL, "https://"))
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("%q means %q, want %q", typed, got, want)

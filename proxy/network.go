@@ -184,10 +184,10 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 	}
 	switch found := matchFeeds(channels, p.Chosen); {
 	case len(found) == 1:
-		p.choose(found[0])
+		p.choose(channels[found[0]])
 	case len(found) > 1:
-		for _, c := range found[:min(len(found), maxMatches)] {
-			p.Matches = append(p.Matches, newChannelView(c))
+		for _, i := range found[:min(len(found), maxMatches)] {
+			p.Matches = append(p.Matches, newChannelView(channels[i]))
 		}
 		p.More = len(found) - len(p.Matches)
 	case p.Chosen != "":

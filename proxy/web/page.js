@@ -76,7 +76,7 @@
   on.addEventListener("change", () => { try { localStorage.setItem("shortcuts", on.checked ? "on" : "off"); } catch { /* not kept */ } });
   help.hidden = false;
   help.addEventListener("click", () => keys.showModal());
-  const rows = () => all(".rows > li, .channels > li");
+  const rows = () => all(".rows > li, .channels > li:not(:empty)");
   const current = () => rows().findIndex(row => row.contains(document.activeElement));
   const go = step => {
     const list = rows(), at = current();
@@ -138,6 +138,18 @@
         if (e) {
           e.classList.toggle("trouble", row.trouble);
           e.querySelector(".facts").innerHTML = row.html;
+        }
+      });
+      stream.addEventListener("part", event => {
+        const part = JSON.parse(event.data), e = byID(part.id);
+        if (e) {
+          const section = e.closest("section"), hadFocus = e.contains(document.activeElement);
+          e.innerHTML = part.html;
+          e.classList.toggle("trouble", part.trouble);
+          section.hidden = !section.querySelector("li:not(:empty)");
+          if (hadFocus) {
+            e.querySelector("a")?.focus();
+          }
         }
       });
       stream.addEventListener("error", () => {
