@@ -32,6 +32,7 @@ type memoryNode struct {
 	findings      []Finding
 	channels      map[string]Channel // additional fields for List
 	network       Network
+	trees         map[string]Tree
 	inspections   map[string]Inspection
 	inspectErrors map[string]error // returned by Inspect
 
@@ -195,6 +196,8 @@ func (m *memoryNode) Status(ctx context.Context) (Status, error) {
 }
 
 func (m *memoryNode) Network(context.Context) (Network, error) { return m.network, nil }
+
+func (m *memoryNode) Tree(_ context.Context, url string) (Tree, error) { return m.trees[url], nil }
 
 func (m *memoryNode) Inspect(ctx context.Context, url string) (Inspection, error) {
 	m.mu.Lock()

@@ -14,6 +14,8 @@ type Network struct {
 	Name      string   `json:"name"`
 	EstimateN int      `json:"estimate_n"` // estimated number of members
 	Members   []Member `json:"members"`    // members that the node knows, including itself
+	// History has a sample for every ten minutes of the last week in which the node ran, the oldest first.
+	History []NetworkSample `json:"-"`
 }
 
 // A Member is a member that the node knows.

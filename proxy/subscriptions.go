@@ -45,6 +45,8 @@ type Subscriptions interface {
 	Status(ctx context.Context) (Status, error)
 	Doctor(ctx context.Context) ([]Finding, error)
 	Network(ctx context.Context) (Network, error)
+	// Tree returns the node's place in the tree of a feed. It is the zero Tree if the node follows no such feed.
+	Tree(ctx context.Context, url string) (Tree, error)
 }
 
 // A Description holds what a user, or an imported list, says about a subscription.
