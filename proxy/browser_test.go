@@ -112,6 +112,15 @@ func newFullServer(t *testing.T) *testServer {
 	b.node.network = Network{Name: "town", EstimateN: 8, Members: []Member{
 		{ID: idAt(0), PeerID: "12D3KooWme", Role: RoleSelf}, {ID: idAt(30), PeerID: "12D3KooWnear", Role: RoleLeaf, RTTMs: &rtt}, {ID: idAt(80), PeerID: "12D3KooWfar", Role: RoleContact},
 	}}
+	for i := range 300 {
+		b.node.network.History = append(b.node.network.History, NetworkSample{At: b.clock.Add(time.Duration(i-300) * 10 * time.Minute), Members: 8 - i%3, Polls: 40 + float64(i%5), Target: 50, OwnPolls: i % 7})
+	}
+	b.node.trees = map[string]Tree{rssURL: {
+		Known: true, Readers: 4, Leader: &Member{ID: idAt(55), PeerID: "12D3KooWleader"}, Parents: []Member{{ID: idAt(30)}}, Children: []Member{{ID: idAt(80)}, {ID: idAt(91)}},
+		Last: &TreeDelivery{Items: 2, Written: b.clock.Add(-time.Minute), Arrived: b.clock.Add(-59 * time.Second), From: &Member{ID: idAt(30)}},
+	}}
+	rate := 0.0123
+	b.node.status.Lambda, b.node.status.Levels, b.node.status.Clusters = &rate, []int{1, 0, 4}, 7
 	return b
 }
 
@@ -161,6 +170,14 @@ func TestPagesInABrowser(t *testing.T) {
 		for _, unseen := range tabThrough(ctx, t) {
 			t.Errorf("%s: by keyboard: %s", p.name, unseen)
 		}
+	}
+	// The script replays the way of the last items, and adds fields to the form of a target.
+	steps := []chromedp.Action[chromedp.Void]{
+		chromedp.Navigate(served.URL + "/network?channel=" + feed), chromedp.Click("[data-replay]"), chromedp.WaitVisible(".ring svg.play .hop-3"),
+		chromedp.Navigate(served.URL + NotifyPath), chromedp.SendKeys(`input[name="feed"]:last-child`, "rss"), chromedp.WaitVisible(`input[name="feed"]:nth-of-type(4)`),
+	}
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		t.Error(err)
 	}
 }
 

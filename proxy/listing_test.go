@@ -35,8 +35,8 @@ func newManyServer(t testing.TB, n int) *testServer {
 	many := &manyNode{memoryNode: newMemoryNode(now)}
 	b.node = many.memoryNode
 	b.node.network = Network{Name: "town", EstimateN: 40, Members: []Member{{ID: idAt(0), PeerID: "12D3KooWme", Role: RoleSelf}}}
-	for i := range 99 {
-		b.node.network.Members = append(b.node.network.Members, Member{ID: idAt(i + 1), PeerID: "12D3KooW" + strings.Repeat("x", 44), Role: RoleContact})
+	for i := range 400 {
+		b.node.network.Members = append(b.node.network.Members, Member{ID: idAt(i % 100), PeerID: "12D3KooW" + strings.Repeat("x", 44), Role: RoleContact})
 	}
 	for i := range n {
 		delay := 20 + float64(i%50)

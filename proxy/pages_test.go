@@ -47,9 +47,11 @@ func activeParts(t *testing.T, page string) (found []string) {
 			}
 		case "iframe", "object", "embed", "base", "style", "math", "video", "audio", "frame", "applet", "noscript":
 			found = append(found, n.Data)
-		case "svg": // the ring of members
-			if attr(n.Parent, "class") != "ring" || n.Parent.Parent.Data != "main" {
-				found = append(found, n.Data)
+		case "svg": // the ring of members, or a plot
+			for up := n.Parent; up != nil; up = up.Parent {
+				if attr(up, "class") == "content" || attr(n.Parent, "class") != "ring" && n.Parent.Data != "figure" {
+					found = append(found, n.Data)
+				}
 			}
 		}
 		for _, a := range n.Attr {

@@ -62,6 +62,18 @@
     });
   }
 
+  // The way of the last items is drawn again, step by step, unless the user wants no motion.
+  for (const button of all("[data-replay]")) {
+    const drawing = document.querySelector(button.dataset.replay);
+    button.hidden = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    button.addEventListener("click", () => {
+      drawing.classList.remove("play");
+      drawing.getBoundingClientRect(); // otherwise the browser would not begin again
+      drawing.classList.add("play");
+      drawing.scrollIntoView({block: "center"});
+    });
+  }
+
   // One box selects all rows of the page.
   const boxes = all('input[type="checkbox"][name="url"]'), every = byID("all");
   if (every) {
