@@ -112,7 +112,15 @@ const (
 	plotHeight = 160
 )
 
+// maxTimeLabels bounds the labels below a plot, so that they stand apart in the larger letters of a phone.
+const maxTimeLabels = 5
+
 func timeAxis(at []time.Time) plot.Axis {
-	from, to := at[0], at[len(at)-1]
-	return plot.Axis{Ticks: plot.Times(from, to)}
+	ticks := plot.Times(at[0], at[len(at)-1])
+	for i := range ticks {
+		if len(ticks) > maxTimeLabels && i%2 > 0 {
+			ticks[i].Label = ""
+		}
+	}
+	return plot.Axis{Ticks: ticks}
 }
