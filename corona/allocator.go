@@ -374,14 +374,14 @@ func (a *allocator) worthTelling(l allocated, n int) bool {
 
 // Decision describes the last optimisation.
 type Decision struct {
-	Lambda   float64
-	Fits     bool  // one poller for each channel is within the load target
+	Lambda float64
+	Fits   bool // one poller for each channel is within the load target
 	// Polls is how often the whole network polls in a polling interval, and Target how often it may, for channels whose number
 	// of pollers is decided. Both are 0 if the network bounds the detection time instead, or if the sums of other nodes are
 	// missing.
 	Polls, Target float64
-	Clusters int   // number of clusters or bins that represent the channels of other nodes
-	Levels   []int // number of channels led here at each polling level, from 0; with Ranks, at the level whose wedge is as large, rounded down
+	Clusters      int   // number of clusters or bins that represent the channels of other nodes
+	Levels        []int // number of channels led here at each polling level, from 0; with Ranks, at the level whose wedge is as large, rounded down
 }
 
 // Decision returns the last decision; ok is false if there was none yet.

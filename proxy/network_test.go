@@ -179,16 +179,16 @@ func TestTheWayOfTheLastItems(t *testing.T) {
 	}{
 		"from a parent that the leader is": {
 			Tree{Known: true, Leader: &near, Last: delivery(&near, true)},
-			[]string{"1 member 4ccccccc – Took 2 items into the log of the feed, which it keeps in order. 60 min ago", "2 member 4ccccccc this node Passed on 2 items; this node had this already, because it keeps a copy of the log. 59 min ago"}, 1, 0, "",
+			[]string{"1 member 4ccccccc Took 2 items into the log of the feed, which it keeps in order. 60 min ago", "2 member 4ccccccc →to this node Passed on 2 items; this node had this already, because it keeps a copy of the log. 59 min ago"}, 1, 0, "",
 		},
 		"from a parent below others": {
 			Tree{Known: true, Leader: &far, Children: []Member{near}, Last: delivery(&near, false)},
-			[]string{"1 member 99999999 member 4ccccccc Took 2 items into the log of the feed, which it keeps in order. 60 min ago", "2 member 4ccccccc this node Passed on 2 items. 59 min ago", "3 this node 1 member below it in the tree Passes new items on. –"}, 2, 1,
+			[]string{"1 member 99999999 →to member 4ccccccc Took 2 items into the log of the feed, which it keeps in order. 60 min ago", "2 member 4ccccccc →to this node Passed on 2 items. 59 min ago", "3 this node →to 1 member below it in the tree Passes new items on."}, 2, 1,
 			"This node does not know the members between member 99999999 and member 4ccccccc.",
 		},
 		"at the root that leads": {
 			Tree{Known: true, Root: true, Leader: &me, Children: []Member{near, far}, Last: delivery(nil, true)},
-			[]string{"1 this node – Took 2 items into the log of the feed, which it keeps in order. 60 min ago", "2 this node 2 members below it in the tree Passes new items on. –"}, 2, 0, "",
+			[]string{"1 this node Took 2 items into the log of the feed, which it keeps in order. 60 min ago", "2 this node →to 2 members below it in the tree Passes new items on."}, 2, 0, "",
 		},
 		"no item yet":    {Tree{Known: true}, nil, 0, 0, "No item of this feed has come down its tree"},
 		"no place":       {Tree{}, nil, 0, 0, "has no place in the tree"},

@@ -50,8 +50,11 @@ func TestTreesAndSamplesOfARunningNode(t *testing.T) {
 		roots, children := 0, 0
 		for _, m := range []*member{a, b} {
 			tree, err := m.Tree(t.Context(), address)
-			if err != nil || !tree.Known || tree.Leader == nil || tree.Last == nil || tree.Last.Items == 0 {
-				return fmt.Errorf("%+v %v", tree, err)
+			if err != nil {
+				return err
+			}
+			if !tree.Known || tree.Leader == nil || tree.Last == nil || tree.Last.Items == 0 {
+				return fmt.Errorf("%+v", tree)
 			}
 			if tree.Root {
 				roots++
