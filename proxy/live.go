@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -26,7 +25,7 @@ type liveNumber struct {
 	Value string `json:"value"`
 }
 
-// A liveRow tells a page the new state of a subscription, or of what needs attention, as the page shows it.
+// A liveRow tells a page the new state of a subscription, as the page shows it.
 type liveRow struct {
 	ID      string `json:"id"`
 	Trouble bool   `json:"trouble"`
@@ -162,36 +161,6 @@ func (s *Server) liveView(r *http.Request, query listQuery, rows int) (v liveVie
 		}
 	}
 	return v, time.Since(began), nil
-}
-
-// shownMark begins the marks of parts of a page that may be empty, which a page that comes back has to be told, too.
-const shownMark = "shown "
-
-// addAttention adds what needs attention: an event for the node, one for each place of a feed, and one for what is not shown.
-func (s *Server) addAttention(v *liveView, r *http.Request, channels []Channel) error {
-	status, err := s.subs.Status(r.Context())
-	if err != nil {
-		return err
-	}
-	a, err := s.attention(r, status, channels)
-	if err != nil {
-		return err
-	}
-	add := func(id, template string, data, timeless any, isTrouble bool) {
-		var shown, mark bytes.Buffer
-		err = cmp.Or(err, s.pages.templates.ExecuteTemplate(&shown, template, data), s.pages.templates.ExecuteTemplate(&mark, template, timeless))
-		v.add(id, liveEvent{"part", liveRow{id, isTrouble, shown.String()}, shownMark + mark.String()})
-	}
-	add("a-node", "sentences", a, a, false)
-	for _, p := range a.Places() {
-		if f := p.Feed; f != nil {
-			add(p.ID, "attention", page{Now: s.config.Now(), Data: f}, page{Data: f}, f.HasProblem)
-		} else {
-			v.add(p.ID, liveEvent{"part", liveRow{ID: p.ID}, shownMark})
-		}
-	}
-	add("a-more", "more", a, a, false)
-	return err
 }
 
 func (v *liveView) add(key string, e liveEvent) {

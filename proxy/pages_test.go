@@ -47,11 +47,9 @@ func activeParts(t *testing.T, page string) (found []string) {
 			}
 		case "iframe", "object", "embed", "base", "style", "math", "video", "audio", "frame", "applet", "noscript":
 			found = append(found, n.Data)
-		case "svg": // the ring of members, or a plot
-			for up := n.Parent; up != nil; up = up.Parent {
-				if attr(up, "class") == "content" || attr(n.Parent, "class") != "ring" && n.Parent.Data != "figure" {
-					found = append(found, n.Data)
-				}
+		case "svg": // a drawing of the node
+			if class := attr(n.Parent, "class"); class != "ring" && class != "chart" {
+				found = append(found, n.Data)
 			}
 		}
 		for _, a := range n.Attr {
