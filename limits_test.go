@@ -157,6 +157,7 @@ var limits = []struct {
 	{"Polling", []limit{
 		{"corona", "minPublicInterval maxPublicInterval", "time between two polls of a public origin by one node", "the interval is moved into this range"},
 		{"corona", "budgetFloor budgetCeil minChannelGap", "all nodes together may always ask a domain once in this time; never more often than once in this; one channel never more often than once in this, unless its readers alone would", "fewer pollers, then longer intervals, up to a week"},
+		{"corona", "maxSiteFeeds", "channels of a domain up to which the ping of a site fetches them all", "the ping must name the feed"},
 		{"corona", "pushedInterval pushedPollGap pushedLookGap", "time between two polls of a feed whose hub is trusted; the same if the hub has delivered in between; between two requests to its owners to confirm what was pushed", "polled by one node; polled even so; confirmed together"},
 		{"corona", "pushOrderPause pushPatience pushOrderLife", "time between two orders to subscribe at a hub; time without an answer after which another node is chosen; time without an order after which a node unsubscribes", "ordered again; the spare takes over; the next order subscribes again"},
 		{"corona", "pushGrace maxLatePushes hintGap", "how much later than a poll a hub may deliver an item; late notifications in a row; time between a fetch and one that a hint causes", "the hub is no longer relied on; the same; the hint waits"},

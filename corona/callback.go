@@ -176,17 +176,25 @@ func (c *Corona) Notify(path, signature, contentType string, body []byte) websub
 	return c.callbacks.subscriber.Notify(path, signature, contentType, body)
 }
 
-// Hint tells the sequencers of the feed and of the page at a canonical address that its document may have changed. Only the
-// keys are sent, and nodes that lead no such channel ignore them.
+// Hint tells those who lead the feed or the page at a canonical address that its document may have changed, and those who
+// lead the few feeds of its domain: many sites announce the address of their home page only.
 func (c *Corona) Hint(address string) {
 	for _, channel := range [...]string{address, feed.PageChannel(address)} {
-		key := overlay.Key(c.cfg.Network, channel)
-		m := &coronapb.Message{Body: &coronapb.Message_Hint{Hint: &coronapb.Hint{Key: key[:]}}}
-		if c.leaders[key] != nil {
-			c.take(key, "", m)
-		} else {
-			c.tell(key, m, false)
-		}
+		c.hintChannel(overlay.Key(c.cfg.Network, channel))
+	}
+	if domain, private := Origin(address); !private {
+		c.steward.hintSite(domain)
+	}
+}
+
+// hintChannel tells the sequencer of a channel that its document may have changed. Only the key is sent, and a node that
+// leads no such channel ignores it.
+func (c *Corona) hintChannel(key overlay.ID) {
+	m := &coronapb.Message{Body: &coronapb.Message_Hint{Hint: &coronapb.Hint{Key: key[:]}}}
+	if c.leaders[key] != nil {
+		c.take(key, "", m)
+	} else {
+		c.tell(key, m, false)
 	}
 }
 

@@ -135,9 +135,11 @@ func (ps *pushes) watch(l *leaderState, now time.Time) {
 
 // look fetches a channel because its hub has said nothing, or somebody has given a hint.
 func (ps *pushes) look(l *leaderState, now time.Time) {
+	if ps.fetch(l, now); l.fetching == 0 {
+		return // the domain allows no request now: the hint waits
+	}
 	ps.stats.PushLooks++
-	ps.fetch(l, now)
-	l.push.hinted = l.push.hinted && l.fetching == 0 // the domain allows no request now: the hint waits
+	l.push.hinted = false
 }
 
 // patience is how long a hub may be silent before the sequencer looks whether it has left something out.

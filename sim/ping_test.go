@@ -48,6 +48,37 @@ func TestAPingIsAHint(t *testing.T) {
 	report(t, h.Swarm)
 }
 
+// A site that announces its home page only has the few feeds of its domain fetched. Where there are more, it has to name one.
+func TestAPingOfASiteReachesItsFeeds(t *testing.T) {
+	t.Parallel()
+	h := NewHub(13, 8, 1)
+	follow := func(format string, n int) (of []*Feed) {
+		for i := range n {
+			f := h.Serve(fmt.Sprintf(format, i), script.NewLively(script.Config{Seed: uint64(i), Every: 2 * time.Hour, Epoch: h.Now()}))
+			f.Public = true
+			for _, p := range h.members[:3] {
+				p.SubscribeFeed(f.URL)
+			}
+			of = append(of, f)
+		}
+		return of
+	}
+	blog, host := follow("http://www.blog.example/feed%d", 2), follow("http://host.example/feed%d", 9)
+	h.World.Run(2 * time.Hour)
+	before := h.looks()
+	p := h.members[7]
+	p.Do(func() {
+		p.node.Corona.Hint("http://blog.example/")
+		p.node.Corona.Hint("http://host.example/")
+		p.node.Corona.Hint("http://unknown.example/")
+	})
+	h.World.Run(15 * time.Minute) // the domain allows a request in five minutes
+	if n := int(h.looks() - before); n != len(blog) {
+		t.Errorf("%d requests; the site has %d feeds, and the other one has %d", n, len(blog), len(host))
+	}
+	report(t, h.Swarm)
+}
+
 // looks returns how often members have fetched a document because of a hint.
 func (h *Hub) looks() (n uint64) {
 	for _, p := range h.members {
