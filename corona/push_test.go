@@ -136,10 +136,17 @@ func TestAHubIsTrustedWhenItHasDelivered(t *testing.T) {
 	if led.push.pushed() || led.interval != 30*time.Minute {
 		t.Error("a hub is trusted that has delivered nothing")
 	}
+	rate := led.updateRate
 	push(p, led, "one")
 	if led.push.pushed() {
 		t.Error("a hub is trusted that has delivered what polls had found")
 	}
+	p.full = true
+	push(p, led, "two")
+	if led.push.pushed() || led.updateRate != rate {
+		t.Error("an item counts that the log has not taken")
+	}
+	p.full = false
 	push(p, led, "two")
 	last := p.said[len(p.said)-1]
 	if !led.push.pushed() || led.interval != pushedInterval || led.pollers != 1 || last.Hub != "hub.example" || titles(p.logs[led.key].items) != "one two" {
