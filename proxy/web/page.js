@@ -111,10 +111,9 @@
   // Live numbers and states. A page that nobody sees closes its stream, because browsers open few connections to a host.
   const live = document.querySelector("[data-live]");
   if (live && window.EventSource) {
-    let stream = null, again = "";
+    let stream = null;
     const open = () => {
-      stream = new EventSource(live.dataset.live + again);
-      again = "&all=1"; // a later stream begins with all that may have changed meanwhile
+      stream = new EventSource(live.dataset.live); // it begins with all that may have changed since the page was made
       stream.addEventListener("number", event => {
         const number = JSON.parse(event.data), e = byID("n-" + number.id);
         if (e) {
@@ -126,6 +125,10 @@
         if (e) {
           e.classList.toggle("trouble", row.trouble);
           e.querySelector(".facts").innerHTML = row.html;
+          const why = e.querySelector(".why");
+          if (why) {
+            why.innerHTML = row.why;
+          }
         }
       });
       stream.addEventListener("error", () => {
