@@ -314,8 +314,11 @@ func TestASubscriptionIsDescribed(t *testing.T) {
 	if c := describe("", ""); c.Title != "" || len(c.Tags) != 0 {
 		t.Errorf("%q %q", c.Title, c.Tags)
 	}
-	if c := describe("An RSS", ""); c.Title != "" {
-		t.Errorf("the feed's own title became one of the user: %q", c.Title)
+	for _, own := range []string{"An RSS", "An   RSS", strings.Repeat("long ", maxTitle), strings.Repeat("ü", maxTitle)} {
+		b.node.publish(t, rssURL, strings.Replace(rssDoc(1, 2), "An RSS", own, 1))
+		if c := describe(own, "fun"); c.Title != "" || len(c.Tags) != 1 {
+			t.Errorf("%.20s: the feed's own title became one of the user, %.20q, with the tags %q", own, c.Title, c.Tags)
+		}
 	}
 	for _, form := range []url.Values{{"url": {rssURL}, "title": {strings.Repeat("x", maxTitle+1)}}, {"url": {rssURL}, "tags": {strings.Repeat("x\n", maxTags) + "y\n" + strings.Repeat("z", maxTag+1)}}, {"url": {atomURL}}} {
 		if status, _, text := b.post("/describe", form); status < 400 || status >= 500 {

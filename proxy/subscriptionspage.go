@@ -170,17 +170,16 @@ func (s *Server) describeForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	title := oneLine(r.PostForm.Get("title"))
-	if len(title) > maxTitle {
-		return refuse(http.StatusBadRequest, "a title has at most %d bytes, and this one has %d", maxTitle, len(title))
-	}
 	tags := strings.Split(r.PostForm.Get("tags"), "\n")
 	tags = slices.DeleteFunc(tags, func(tag string) bool { return oneLine(tag) == "" })
 	if err := checkTags(tags); err != nil {
 		return err
 	}
 	said := Description{Tags: normalizeTags(tags)}
-	if title != known.Title { // otherwise the feed's own title would become one of the user
+	if title := oneLine(r.PostForm.Get("title")); title != oneLine(known.Title) { // the feed's own title does not become one of the user
+		if len(title) > maxTitle {
+			return refuse(http.StatusBadRequest, "a title has at most %d bytes, and this one has %d", maxTitle, len(title))
+		}
 		said.Title, said.OwnTitle = title, title == ""
 	}
 	if err := s.subs.Describe(r.Context(), address, said); err != nil {
