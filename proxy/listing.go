@@ -189,12 +189,18 @@ func (s *Server) listing(r *http.Request, channels []Channel, q listQuery, rows 
 	slices.SortFunc(keys, sortKey.compare)
 	l.Found = len(keys)
 	keys, l.Page, l.Pages = pageOf(keys, q.Page, rows)
+	l.Rows = s.views(r, channels, keys)
+	return l
+}
+
+// views returns some channels as pages show them.
+func (s *Server) views(r *http.Request, channels []Channel, keys []sortKey) (views []channelView) {
 	for _, key := range keys {
 		c := channels[key.index]
 		s.complete(r, &c)
-		l.Rows = append(l.Rows, newChannelView(c))
+		views = append(views, newChannelView(c))
 	}
-	return l
+	return views
 }
 
 // pageOf returns the part of a list that is on a page of so many rows, the number of that page, from 1, and how many there are.
