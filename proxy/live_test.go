@@ -159,7 +159,7 @@ func TestSubscriptionsByKeyboardInABrowser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := chromedp.Do(ctx, chromedp.Click(row+" [data-copy]")); err != nil {
+	if err := chromedp.Do(ctx, chromedp.Focus(row+" [data-copy]"), chromedp.KeyEvent(" ")); err != nil {
 		t.Fatal(err)
 	}
 	copied, err := chromedp.Run(ctx, chromedp.Evaluate[string](`new Promise(done => {

@@ -13,6 +13,12 @@
     if (e.href) {
       label.textContent = "Copy address";
       e.setAttribute("role", "button");
+      e.addEventListener("keydown", event => {
+        if (event.key === " ") { // it presses buttons, and not links
+          event.preventDefault();
+          e.click();
+        }
+      });
     }
     e.hidden = false;
     e.addEventListener("click", async event => {
