@@ -236,7 +236,7 @@ func (ps *pushes) hint(l *leaderState, now time.Time) {
 		return
 	}
 	l.push.hinted = true
-	ps.upkeep(l, now)
+	ps.watch(l, now)
 }
 
 // delivered takes the part of a proven notification that the log lacked. A hub is trusted if that is news, or was until a

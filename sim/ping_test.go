@@ -22,10 +22,12 @@ func TestAPingIsAHint(t *testing.T) {
 	}
 	h.World.Run(time.Hour)
 	from, pings := h.Now(), 0
-	h.watchPings(f, h.Now().Sub(f.Began), func() {
-		p := h.members[pings%len(h.members)]
-		p.Do(func() { p.node.Corona.Hint(f.URL) })
-		pings++
+	h.watch(f, h.Now().Sub(f.Began), func([]byte) {
+		h.After(time.Second, func() {
+			p := h.members[pings%len(h.members)]
+			p.Do(func() { p.node.Corona.Hint(f.URL) })
+			pings++
+		})
 	})
 	h.World.Run(24 * time.Hour)
 	delays := h.delays(t, from, h.Now().Add(-time.Minute))
@@ -85,22 +87,4 @@ func (h *Hub) looks() (n uint64) {
 		n += p.node.Corona.Stats().PushLooks
 	}
 	return n
-}
-
-// watchPings calls ping a moment after each version of a feed.
-func (h *Hub) watchPings(f *Feed, t time.Duration, ping func()) {
-	next, more := f.Script.Next(t)
-	if !more {
-		return
-	}
-	h.At(f.Began.Add(next), func() {
-		before, after := h.ids(f, t), h.ids(f, next)
-		for id := range after {
-			if !before[id] {
-				h.pinged[id] = h.Now()
-			}
-		}
-		h.After(time.Second, ping)
-		h.watchPings(f, next, ping)
-	})
 }
