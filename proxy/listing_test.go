@@ -285,6 +285,31 @@ func TestSomeSubscriptionsCannotGetATag(t *testing.T) {
 	}
 }
 
+// A subscription that the node does not remember does not keep the others from being made again.
+func TestSomeSubscriptionsAreForgotten(t *testing.T) {
+	b := newTestServer(t)
+	for _, forgotten := range [][]string{{rssURL}, {rssURL, atomURL}} {
+		for _, address := range []string{rssURL, atomURL} {
+			b.node.Subscribe(t.Context(), address, false)
+		}
+		location, _ := b.postRows(url.Values{"do": {"unsubscribe"}, "url": {rssURL, atomURL}})
+		for _, address := range forgotten {
+			delete(b.node.ended, address)
+		}
+		status, to, text := b.post("/undo", url.Values{"said": {location[strings.Index(location, "said=")+5:]}})
+		if len(forgotten) == 2 {
+			if status != 404 {
+				t.Errorf("if all are forgotten: %d %s", status, text)
+			}
+			continue
+		}
+		page := body(t, b.ask("GET", to))
+		if got := b.node.subscriptions(); status != 303 || len(got) != 1 || !strings.Contains(page, "Subscribed again to 1 feed, with title, tags and settings, and the others are as they were:") {
+			t.Errorf("%d %v %s", status, got, page)
+		}
+	}
+}
+
 func TestMessagesEnd(t *testing.T) {
 	b := newTestServer(t)
 	b.node.Subscribe(t.Context(), rssURL, false)
