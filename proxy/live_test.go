@@ -2,8 +2,10 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"html"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"time"
 
 	cdpbrowser "github.com/chromedp/cdproto/browser"
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
@@ -175,5 +178,32 @@ func TestSubscriptionsByKeyboardInABrowser(t *testing.T) {
 	close(news.next)
 	if err := chromedp.Do(ctx, chromedp.WaitVisible(row+" .facts .state.trouble"), chromedp.WaitVisible(row+" .why .error"), chromedp.Navigate("about:blank")); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The script of pages says times in the words of the node.
+func TestTimesInABrowserAreThoseOfTheNode(t *testing.T) {
+	ctx := browser(t)
+	b := newTestServer(t)
+	served := httptest.NewServer(b.server)
+	defer served.Close()
+	stopped := fmt.Sprintf("Date.now = () => %d; window.setInterval = tick => { window.tick = tick }", b.clock.UnixMilli())
+	if _, err := chromedp.Call(ctx, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: stopped}); err != nil {
+		t.Fatal(err)
+	}
+	var times, want []string
+	for _, d := range []time.Duration{0, time.Second, 119 * time.Second, 120 * time.Second, 7199 * time.Second, 2 * time.Hour, 48*time.Hour - time.Second, 48 * time.Hour, 800 * 24 * time.Hour} {
+		for _, d := range []time.Duration{d, -d} {
+			at := OptionalTime(b.clock.Add(-d))
+			times = append(times, fmt.Sprintf(`<time datetime="%s"></time><time datetime="%[1]s" data-for></time>`, iso(at)))
+			want = append(want, formatRelative(b.clock, at), formatDuration(b.clock, at))
+		}
+	}
+	if err := chromedp.Do(ctx, chromedp.Navigate(b.server.OpenURL(served.URL))); err != nil {
+		t.Fatal(err)
+	}
+	got, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](fmt.Sprintf(`document.body.innerHTML = %q; tick(); [...document.querySelectorAll("time")].map(e => e.textContent)`, strings.Join(times, ""))))
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, want %q, %v", got, want, err)
 	}
 }
