@@ -254,8 +254,9 @@ func (ps *pushes) delivered(l *leaderState, d difference.Delta, now time.Time) {
 	}
 	limit := cmp.Or(l.lag, l.unpushed/2) + pushGrace
 	var dates []time.Time
+	topic := p.topic
 	ps.worker.Do(func() { dates = datesOf(d.Changes) }, func() {
-		if l.ceased {
+		if l.ceased || p.topic != topic {
 			return
 		}
 		if age, ok := ageOf(dates, now, maxLag*l.unpushed); ok && age > limit {
