@@ -32,6 +32,7 @@ type pages struct {
 	templates *template.Template
 	assets    map[string]asset // by path
 	sanitiser sanitiser
+	siteIcons bool // the icons of sites are shown
 }
 
 // An asset is a static file.
@@ -63,15 +64,15 @@ func (s *Server) static(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func newPages() *pages {
-	p := &pages{sanitiser: newSanitiser(), assets: map[string]asset{
+func newPages(siteIcons bool) *pages {
+	p := &pages{sanitiser: newSanitiser(), siteIcons: siteIcons, assets: map[string]asset{
 		stylePath:  newAsset(stylePath, "text/css; charset=utf-8"),
 		scriptPath: newAsset(scriptPath, "text/javascript; charset=utf-8"),
 		iconPath:   newAsset(iconPath, "image/svg+xml"),
 	}}
 	functions := template.FuncMap{"when": formatRelative, "iso": iso, "host": hostOf, "plural": Plural[int], "rowID": rowID, "count": formatCount,
 		"duration": formatDuration, "sentence": sentence, "exact": formatSecondsPtr, "provenanceName": provenanceName, "provenanceNote": provenanceNote,
-		"asset": p.address, "choose": func(options []option, chosen string) choice { return choice{options, chosen} }, "part": func(now time.Time, is any) page { return page{Now: now, Data: is} }}
+		"asset": p.address, "siteIcon": p.siteIconOf, "choose": func(options []option, chosen string) choice { return choice{options, chosen} }, "part": func(now time.Time, is any) page { return page{Now: now, Data: is} }}
 	p.templates = template.Must(template.New("").Funcs(functions).ParseFS(web, "web/*.html"))
 	return p
 }

@@ -63,6 +63,8 @@ type Config struct {
 	Notifications Notifications
 	// Messenger says how the node talks with people by XMPP; it returns nil if it does not. Default nil.
 	Messenger func() *Messenger
+	// Icon returns a picture for the site of a subscription, and its media type. Default nil: pages show none.
+	Icon func(ctx context.Context, url string) (body []byte, mediaType string, ok bool)
 	// Filter says that keyword subscriptions cover the articles of all channels of the network. Default false.
 	Filter bool
 	// MaxArticles is the size of a keyword feed in articles, at least 1. Default 10. Readers fetch more bytes with a
@@ -146,7 +148,7 @@ func New(subs Subscriptions, config Config) *Server {
 		streams:       make(chan struct{}, maxStreams),
 		firstReads:    newLRU[firstRead, time.Time](maxFirstReads),
 		messages:      newLRU[string, message](maxMessages),
-		pages:         newPages(),
+		pages:         newPages(config.Icon != nil),
 	}
 }
 
@@ -214,6 +216,7 @@ var pageRoutes = map[string]pageRoute{
 	"/":            {get: (*Server).home},
 	"/show":        {get: (*Server).show},
 	livePath:       {get: (*Server).live},
+	siteIconPath:   {get: (*Server).siteIcon},
 	listsPath:      {get: (*Server).listsPage},
 	nodePath:       {get: (*Server).nodePage},
 	"/channels":    {get: (*Server).channels},
