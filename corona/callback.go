@@ -179,14 +179,18 @@ func (c *Corona) Notify(path, signature, contentType string, body []byte) websub
 // Hint tells the sequencers of the feed and of the page at a canonical address that its document may have changed. Only the
 // keys are sent, and nodes that lead no such channel ignore them.
 func (c *Corona) Hint(address string) {
-	for _, channel := range [...]string{address, feed.PageChannel(address)} {
-		key := overlay.Key(c.cfg.Network, channel)
-		m := &coronapb.Message{Body: &coronapb.Message_Hint{Hint: &coronapb.Hint{Key: key[:]}}}
-		if c.leaders[key] != nil {
-			c.take(key, "", m)
-		} else {
-			c.tell(key, m, false)
-		}
+	c.HintChannel(address)
+	c.HintChannel(feed.PageChannel(address))
+}
+
+// HintChannel tells the sequencer of a channel that its document may have changed.
+func (c *Corona) HintChannel(channel string) {
+	key := overlay.Key(c.cfg.Network, channel)
+	m := &coronapb.Message{Body: &coronapb.Message_Hint{Hint: &coronapb.Hint{Key: key[:]}}}
+	if c.leaders[key] != nil {
+		c.take(key, "", m)
+	} else {
+		c.tell(key, m, false)
 	}
 }
 
