@@ -43,7 +43,7 @@ func TestAChannelsPlots(t *testing.T) {
 	b.node.channels[rssURL] = Channel{State: StateOK}
 	wants(t, b.showOf(rssURL), []string{"No new item has come in the last 7 days, or since you subscribed."}, []string{"<svg"})
 	short, long := 90*time.Second, 3*time.Hour
-	news.found = []foundItem{{b.clock, &short}, {b.clock.Add(-time.Hour), nil}, {b.clock.Add(-49 * time.Hour), &long}, {b.clock.Add(-8 * 24 * time.Hour), &long}}
+	news.found = []NewItem{{b.clock, &short, true}, {b.clock.Add(-time.Hour), nil, false}, {b.clock.Add(-49 * time.Hour), &long, false}, {b.clock.Add(-8 * 24 * time.Hour), &long, false}}
 	wants(t, b.showOf(rssURL), []string{
 		"3 new items in the last 7 days.", "20 Nov: 2", "19 Nov: 0", "18 Nov: 1", "Half of 2 items with a date were here within 3 h after that date, and the latest after 3 h.", "20 Nov 12:00: 90 s",
 	}, []string{"12 Nov"})

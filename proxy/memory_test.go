@@ -233,20 +233,14 @@ func (m *memoryNode) subscriptions() map[string]bool {
 type memoryNews struct {
 	items  int // returned by NewItems
 	next   chan struct{}
-	found  []foundItem
+	found  []NewItem
 	health []HealthChange
 }
 
-// A foundItem is a new item of any feed.
-type foundItem struct {
-	at    time.Time
-	delay *time.Duration
-}
-
-func (n memoryNews) EachNewItem(_ string, since time.Time, each func(time.Time, *time.Duration)) {
+func (n memoryNews) EachNewItem(_ string, since time.Time, each func(NewItem)) {
 	for _, f := range n.found {
-		if !f.at.Before(since) {
-			each(f.at, f.delay)
+		if !f.At.Before(since) {
+			each(f)
 		}
 	}
 }

@@ -157,18 +157,18 @@ func (v *pollingView) plot(news News, url string, now time.Time) {
 	var delays plot.Line
 	counts := make([]float64, plotDays)
 	total, sum := 0, []float64{}
-	news.EachNewItem(url, days[0], func(at time.Time, delay *time.Duration) {
+	news.EachNewItem(url, days[0], func(item NewItem) {
 		for i := range counts {
-			if !at.Before(days[i]) && at.Before(days[i+1]) {
+			if !item.At.Before(days[i]) && item.At.Before(days[i+1]) {
 				counts[i]++
 				total++
 			}
 		}
-		if delay != nil && len(sum) < maxDelayDots {
-			seconds := max(delay.Seconds(), 0.1)
+		if item.Delay != nil && len(sum) < maxDelayDots {
+			seconds := max(item.Delay.Seconds(), 0.1)
 			sum = append(sum, seconds)
-			delays.X, delays.Y = append(delays.X, float64(at.Unix())), append(delays.Y, seconds)
-			delays.Labels = append(delays.Labels, at.In(now.Location()).Format("2 Jan 15:04")+": "+formatSeconds(seconds))
+			delays.X, delays.Y = append(delays.X, float64(item.At.Unix())), append(delays.Y, seconds)
+			delays.Labels = append(delays.Labels, item.At.In(now.Location()).Format("2 Jan 15:04")+": "+formatSeconds(seconds))
 		}
 	})
 	if total == 0 {

@@ -142,6 +142,11 @@ func (d *Daemon) PollSoon(ctx context.Context, url string) error {
 	return d.channelList.PollSoon(ctx, url)
 }
 
+// EachNewItem calls each with every new item of a feed; see proxy.News.
+func (n newsReader) EachNewItem(url string, since time.Time, each func(proxy.NewItem)) {
+	n.Journal.EachNewItem(url, since, func(i news.NewItem) { each(proxy.NewItem(i)) })
+}
+
 // HealthOf returns what the journal has about the health of a feed; see proxy.News.
 func (n newsReader) HealthOf(url string, limit int) (changes []proxy.HealthChange, err error) {
 	events, err := n.Journal.HealthOf(url, limit)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tidings/corona"
+	"tidings/internal/news"
 	"tidings/overlay/wedge"
 	"tidings/proxy"
 )
@@ -85,6 +86,20 @@ func TestAFeedIsPolledOnRequest(t *testing.T) {
 		}
 		shown(i + 2)
 	}
+	within(t, awaitTimeout, "news that the node that leads the feed has found, and the other one not", func() error {
+		here := [2]int{}
+		for i, d := range nodes {
+			d.recorder.journal.EachNewItem(address, time.Time{}, func(n news.NewItem) {
+				if n.Here {
+					here[i]++
+				}
+			})
+		}
+		if here != [2]int{2, 0} && here != [2]int{0, 2} {
+			return fmt.Errorf("the nodes have found %v themselves", here)
+		}
+		return nil
+	})
 	within(t, awaitTimeout, "a poller that knows its turn", func() error {
 		known := 0
 		for _, d := range nodes {

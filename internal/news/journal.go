@@ -77,7 +77,9 @@ type Event struct {
 	Edited bool      `json:"edited,omitempty"`
 	// DelayS is how long after its date a new item was seen here, in seconds; nil if it has no date, or an old one.
 	DelayS *float64 `json:"delay_s,omitempty"`
-	Key    string   `json:"key,omitempty"` // identifies the item among those of the feed or search
+	// FoundHere says of a new item of a feed that this node read it at the origin before others told of it.
+	FoundHere bool   `json:"found_here,omitempty"`
+	Key       string `json:"key,omitempty"` // identifies the item among those of the feed or search
 	// Item is an item of JSON Feed 1.1. If Shortened is true, it lacks its content, which is too large.
 	Item      json.RawMessage `json:"item,omitempty"`
 	Shortened bool            `json:"shortened,omitempty"`
@@ -93,6 +95,8 @@ type Document struct {
 	Complete bool
 	// Fresh is the number of entries, at the front, that have just come. They are news even in the first document.
 	Fresh int
+	// FoundHere says of a new entry whether this node has found it itself. Nil: it has found none.
+	FoundHere func(*feed.Entry) bool
 }
 
 // A Journal keeps events. It is safe for concurrent use.
@@ -175,7 +179,7 @@ func (j *Journal) Record(s Source, d Document) (events int, err error) {
 		}
 		event := Event{Number: j.last + uint64(len(added)) + 1, Time: now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Key: id.String(), Item: d.ItemJSON(e)}
 		if !had {
-			event.DelayS = delayOf(e, d.Base, now)
+			event.DelayS, event.FoundHere = delayOf(e, d.Base, now), d.FoundHere != nil && d.FoundHere(e)
 		}
 		added = append(added, encodedEvent{encode(event, e, d.Document), event.moment()})
 	}

@@ -21,6 +21,14 @@ type moment struct {
 	source uint64         // start of the hash of the source's name
 	kind   momentKind     // what the event tells of
 	delay  *time.Duration // of a new item; nil: not known
+	here   bool           // this node has found the item itself
+}
+
+// A NewItem says when a new item of a feed was seen.
+type NewItem struct {
+	At    time.Time
+	Delay *time.Duration // how long after its date that was; nil: not known
+	Here  bool           // this node has found the item itself
 }
 
 type momentKind uint8
@@ -38,7 +46,7 @@ func (e *Event) moment() (m moment) {
 	case e.Health != nil:
 		m.kind = healthMoment
 	case e.URL != "" && !e.Edited:
-		m.kind = newItem
+		m.kind, m.here = newItem, e.FoundHere
 		if e.DelayS != nil {
 			m.delay = new(time.Duration(*e.DelayS * float64(time.Second)))
 		}
@@ -67,13 +75,12 @@ func delayOf(e *feed.Entry, base string, now time.Time) *float64 {
 
 // NewItems returns how many new items of feeds the kept events since a time tell of.
 func (j *Journal) NewItems(since time.Time) (n int) {
-	j.EachNewItem("", since, func(time.Time, *time.Duration) { n++ })
+	j.EachNewItem("", since, func(NewItem) { n++ })
 	return n
 }
 
-// EachNewItem calls each with the time at which every new item of a feed was seen since a time, and with how long after its
-// date that was, nil if that is not known. The latest comes first. url "" stands for all feeds.
-func (j *Journal) EachNewItem(url string, since time.Time, each func(at time.Time, delay *time.Duration)) {
+// EachNewItem calls each with every new item of a feed since a time, the latest first. url "" stands for all feeds.
+func (j *Journal) EachNewItem(url string, since time.Time, each func(NewItem)) {
 	source := Source{URL: url}.hash()
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -82,7 +89,7 @@ func (j *Journal) EachNewItem(url string, since time.Time, each func(at time.Tim
 			break
 		}
 		if k.kind == newItem && (url == "" || k.source == source) {
-			each(k.at, k.delay)
+			each(NewItem{k.at, k.delay, k.here})
 		}
 	}
 }

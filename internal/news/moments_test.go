@@ -31,14 +31,16 @@ func dated(t *testing.T, items ...string) Document {
 	return Document{Document: doc, Complete: true}
 }
 
-// The journal knows of each new item how long after its date it was seen, also after a restart. A date in the future means
+// The journal knows of each new item how long after its date it was seen, and whether here, also after a restart. A date in the future means
 // no delay; without a date, or with an old one, the delay is not known.
 func TestDelaysOfNewItems(t *testing.T) {
 	d := openDesk(t)
 	others := Source{URL: "https://other.example/"}
 	record := func(s Source, items ...string) {
 		t.Helper()
-		if _, err := d.Record(s, dated(t, items...)); err != nil {
+		doc := dated(t, items...)
+		doc.FoundHere = func(e *feed.Entry) bool { return e == &doc.Entries[0] }
+		if _, err := d.Record(s, doc); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -49,10 +51,13 @@ func TestDelaysOfNewItems(t *testing.T) {
 	record(ferries, "5@2026-11-27T08:59:59Z", "4", "3@2026-11-28T10:00:00Z", "2@2026-11-28T08:50:00Z", "1@2026-11-28T07:58:31Z", "0@2026-11-28T07:00:00Z")
 	record(others, "10", "9@2026-11-28T07:00:00Z")
 	said := func(url string, since time.Time) (all string) {
-		d.EachNewItem(url, since, func(at time.Time, delay *time.Duration) {
-			all += at.Sub(day).String() + " "
-			if delay != nil {
-				all += fmt.Sprint("after ", *delay, " ")
+		d.EachNewItem(url, since, func(i NewItem) {
+			all += i.At.Sub(day).String() + " "
+			if i.Here {
+				all += "here "
+			}
+			if i.Delay != nil {
+				all += fmt.Sprint("after ", *i.Delay, " ")
 			}
 		})
 		return strings.TrimSpace(all)
@@ -63,10 +68,10 @@ func TestDelaysOfNewItems(t *testing.T) {
 			since time.Time
 			want  string
 		}{
-			{ferries.URL, time.Time{}, "1h0m0s 1h0m0s 1h0m0s after 0s 1h0m0s after 10m0s 0s after 1m30s"},
-			{ferries.URL, d.now, "1h0m0s 1h0m0s 1h0m0s after 0s 1h0m0s after 10m0s"},
-			{others.URL, time.Time{}, "1h0m0s"},
-			{"", d.now, "1h0m0s 1h0m0s 1h0m0s 1h0m0s after 0s 1h0m0s after 10m0s"},
+			{ferries.URL, time.Time{}, "1h0m0s here 1h0m0s 1h0m0s after 0s 1h0m0s after 10m0s 0s here after 1m30s"},
+			{ferries.URL, d.now, "1h0m0s here 1h0m0s 1h0m0s after 0s 1h0m0s after 10m0s"},
+			{others.URL, time.Time{}, "1h0m0s here"},
+			{"", d.now, "1h0m0s here 1h0m0s here 1h0m0s 1h0m0s after 0s 1h0m0s after 10m0s"},
 		} {
 			if got := said(c.url, c.since); got != c.want {
 				t.Errorf("%q since %v: %s, want %s", c.url, c.since, got, c.want)
