@@ -152,7 +152,7 @@ func TestHealthHistory(t *testing.T) {
 		{At: b.clock.Add(-50 * time.Hour), Kind: "gone", Text: "410 Gone"},
 	}
 	wants(t, b.showOf(rssURL), []string{
-		"60 min ago</time>: It can be read again. It began <time", "3 days ago", "It had failed for a day: The web server answered &lt;500&gt;.", "It is gone: 410 Gone.",
+		"60 min ago</time>: It can be read again. The failure began <time", "3 days ago", "It had failed for a day: The web server answered &lt;500&gt;.", "It is gone: 410 Gone.",
 	}, []string{"Nothing to report"})
 }
 

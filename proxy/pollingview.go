@@ -202,7 +202,7 @@ func dayChart(days []time.Time, counts []float64, words string) *plot.Chart {
 	each := make([]string, len(counts))
 	for i, n := range counts {
 		name := days[i].Format("2 Jan")
-		c.X.Ticks = append(c.X.Ticks, plot.Tick{At: float64(i) + 0.5, Label: name})
+		c.X.Ticks = append(c.X.Ticks, plot.Tick{At: float64(i) + 0.5, Label: days[i].Format("Mon")})
 		each[i] = name + ": " + strconv.Itoa(int(math.Round(n)))
 	}
 	bars.Labels = each

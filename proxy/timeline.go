@@ -70,7 +70,7 @@ func newTimeline(news News, now time.Time) (t timeline) {
 	}
 	slices.Reverse(t.Hours)
 	t.Chart = &plot.Chart{
-		Title: "New items in each of the last 24 hours", Text: t.Words, Width: 640, Height: 170,
+		Title: "New items in each of the last 24 hours", Text: t.Words, Height: 150,
 		X:        plot.Axis{Ticks: plot.Times(first, first.Add(timelineHours*time.Hour))},
 		Y:        plot.Axis{Label: "new items an hour"},
 		BarStart: float64(first.Unix()), BarWidth: time.Hour.Seconds(),
