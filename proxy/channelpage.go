@@ -43,7 +43,7 @@ const (
 	// reader.
 	maxPageItems = 20
 	// maxPageText bounds the contents of all items on the page, in bytes. Further items are shown without their contents.
-	maxPageText = 56 << 10
+	maxPageText = 40 << 10
 	// openItems is the number of items whose contents are shown at first.
 	openItems = 2
 	// maxHealthChanges bounds the changes of health on the page.

@@ -25,6 +25,8 @@ const (
 	// plotDays is the number of days that the plots of a channel show, today included. The journal of news is a little
 	// longer.
 	plotDays = 7
+	// maxRingNumbers bounds the pollers whose numbers stand on the ring beside them; more would cover each other.
+	maxRingNumbers = 20
 	// maxDelayDots bounds the dots in the plot of delays, so that the page stays small.
 	maxDelayDots = 200
 )
@@ -33,6 +35,7 @@ const (
 type pollNow struct {
 	Possible bool
 	From     *time.Time // when it is possible again
+	Next     *time.Time // the next poll, if that comes before From
 	Why      string     // why it is not possible at all
 }
 
@@ -53,6 +56,9 @@ func (s *Server) pollNow(c *Channel, now time.Time) pollNow {
 	if wished, ok := s.pollWishes.get(c.URL); ok && wished.Add(pollNowGap).After(from) {
 		from = wished.Add(pollNowGap)
 	}
+	if from.After(now) && c.NextPoll != nil && c.NextPoll.Before(from) {
+		return pollNow{Next: c.NextPoll}
+	}
 	return pollNow{Possible: !from.After(now), From: OptionalTime(from)}
 }
 
@@ -72,7 +78,10 @@ func (s *Server) pollForm(w http.ResponseWriter, r *http.Request) error {
 	to, now := "/show?url="+url.QueryEscape(address), s.config.Now()
 	if p := s.pollNow(&channel, now); !p.Possible {
 		text := p.Why
-		if p.From != nil {
+		switch {
+		case p.Next != nil:
+			text = "The next poll is planned " + formatRelative(now, p.Next) + ", before you could ask for one"
+		case p.From != nil:
 			text = "A poll is possible again " + formatRelative(now, p.From)
 		}
 		s.redirectWith(w, r, to, message{Text: text, Problem: true})
@@ -93,6 +102,7 @@ type pollingView struct {
 	DayWords     string
 	Pollers      []pollerView
 	Ring         bool   // the times of several pollers are known
+	Numbered     bool   // the ring has room for numbers
 	Interval     string // of one poller
 	Unknown      string // why the pollers are not known
 }
@@ -134,7 +144,7 @@ func (s *Server) polling(r *http.Request, c *Channel, now time.Time) (v pollingV
 		}
 		v.Pollers = append(v.Pollers, view)
 	}
-	if v.Ring = known > 1; p.Interval > 0 {
+	if v.Ring, v.Numbered = known > 1, known <= maxRingNumbers; p.Interval > 0 {
 		v.Interval = formatSeconds(p.Interval.Seconds())
 	}
 	return v, nil

@@ -102,15 +102,14 @@ func (r *recorder) markFound(url string, items []feed.ID) {
 	r.mark(url)
 }
 
-// takeFound returns which items of a feed this node has found itself, and forgets them.
-func (r *recorder) takeFound(url string) (found map[feed.ID]bool) {
+// foundOf returns which items of a feed this node has found itself.
+func (r *recorder) foundOf(url string) (found map[foundItem]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	found = map[feed.ID]bool{}
+	found = map[foundItem]bool{}
 	for f := range r.found {
 		if f.url == url {
-			found[f.item] = true
-			delete(r.found, f)
+			found[f] = true
 		}
 	}
 	return found
@@ -237,11 +236,14 @@ func (r *recorder) recordFeed(ctx context.Context, url string) error {
 		return nil
 	}
 	source.Title = doc.Head.Title
-	found := r.takeFound(url)
-	doc.FoundHere = func(e *feed.Entry) bool { return found[e.Item.ID] || isPrivateName(url) }
+	found := r.foundOf(url)
+	doc.FoundHere = func(e *feed.Entry) bool { return found[foundItem{url, e.Item.ID}] || isPrivateName(url) }
 	if _, err = r.journal.Record(source, doc); err == nil {
 		r.mu.Lock()
 		r.current[url] = true
+		for f := range found {
+			delete(r.found, f)
+		}
 		r.mu.Unlock()
 	}
 	return err
