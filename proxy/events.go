@@ -84,12 +84,11 @@ func (s *Server) apiEvents(w http.ResponseWriter, r *http.Request) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case s.streams <- struct{}{}:
-		defer func() { <-s.streams }()
-	default:
-		return nil, refuse(http.StatusServiceUnavailable, "%d programs are reading events already: close one of them", maxStreams)
+	release, err := s.takeStream()
+	if err != nil {
+		return nil, err
 	}
+	defer release()
 	wanted := func(e *Event) bool {
 		return len(query["url"])+len(query["query"]) == 0 ||
 			e.URL != "" && slices.Contains(query["url"], e.URL) || e.Query != "" && slices.Contains(query["query"], e.Query)
@@ -112,6 +111,16 @@ func (s *Server) firstEvent(lastSeen, after string) (uint64, error) {
 		return 0, refuse(http.StatusBadRequest, "the event %q is not a number", oneLine(after))
 	}
 	return number, nil
+}
+
+// takeStream takes the place of a stream, until release is called.
+func (s *Server) takeStream() (release func(), err error) {
+	select {
+	case s.streams <- struct{}{}:
+		return func() { <-s.streams }, nil
+	default:
+		return nil, refuse(http.StatusServiceUnavailable, "%d pages and programs are reading events already: close one of them", maxStreams)
+	}
 }
 
 // stream writes events until the client or the node ends.
@@ -143,8 +152,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, at uint64, wante
 	}
 }
 
-// beginStream begins an answer of server-sent events. It returns the function that writes to it, and reports whether that
-// was possible.
+// beginStream begins an answer of server-sent events. The function that it returns writes to the answer, and reports whether
+// it could.
 func beginStream(w http.ResponseWriter) (send func(format string, args ...any) bool) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")

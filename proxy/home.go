@@ -109,11 +109,7 @@ func (s *Server) attention(r *http.Request, status Status, channels []Channel) (
 		keys = append(keys, newSortKey(byState, c, i))
 	}
 	slices.SortFunc(keys, sortKey.compare)
-	for _, key := range keys[:min(len(keys), maxAttention)] {
-		c := channels[key.index]
-		s.complete(r, &c)
-		a.Feeds = append(a.Feeds, newChannelView(c))
-	}
+	a.Feeds = s.views(r, channels, keys[:min(len(keys), maxAttention)])
 	a.More = len(keys) - len(a.Feeds)
 	return a, nil
 }

@@ -95,7 +95,7 @@ func (l *channelList) PollSoon(ctx context.Context, url string) (err error) {
 		case private && !l.allowPrivate:
 			err = proxy.ErrForbidden
 		default:
-			l.node.Corona.HintChannel(url)
+			l.node.Corona.HintChannel(key)
 		}
 	}); doErr != nil {
 		err = doErr
