@@ -130,8 +130,12 @@ func TestPagesInABrowser(t *testing.T) {
 	b := newFullServer(t)
 	served := httptest.NewServer(submitForm(b.server))
 	defer served.Close()
-	if err := chromedp.Do(ctx, chromedp.Navigate(b.server.OpenURL(served.URL))); err != nil {
+	// After the log-in, the address of a feed for readers leads to the page of the subscription.
+	if err := chromedp.Do(ctx, chromedp.Navigate(b.server.OpenURL(served.URL)), chromedp.Navigate(b.server.ReadURL(served.URL, rssURL))); err != nil {
 		t.Fatal(err)
+	}
+	if at, err := chromedp.Run(ctx, chromedp.Location()); err != nil || at != served.URL+"/show?url="+url.QueryEscape(rssURL) {
+		t.Errorf("the address of a feed leads to %s, %v", at, err)
 	}
 	b.server.messages.put("undo", message{Text: "Unsubscribed from 2 feeds", Undo: []string{rssURL, atomURL}, until: b.clock.Add(time.Minute)}, 1)
 	b.server.messages.put("problem", message{Text: "nothing can be read there yet: no such host: h.example", Problem: true, until: b.clock.Add(time.Minute)}, 1)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -184,6 +185,25 @@ func TestChangesOfPages(t *testing.T) {
 	b.node.Subscribe(t.Context(), address, false)
 	b.node.channels[address] = Channel{State: StateOK}
 	wants(t, b.showOf(address), []string{"Latest changes", `<div class="before"><p class="unseen">Removed:</p><p><span aria-hidden="true">− </span><del>A</del></p>`, `<div class="after">`, "The whole text of the page counts"}, []string{"alert"})
+}
+
+// The parts of a change are as safe as the content that they were cut from.
+func FuzzChangesDoNotAct(f *testing.F) {
+	f.Add("<p>Fares</p><p>− <del>A <b>b</del></p><p>+ <ins>C</b></ins></p><hr><p>+ <ins>D</ins></p>")
+	for _, bad := range hostile {
+		f.Add("<p><del>" + bad + "</del></p>")
+		f.Add("<p>" + bad + "</p><p><ins>" + bad + "</ins></p>")
+	}
+	c := newSanitiser()
+	f.Fuzz(func(t *testing.T, in string) {
+		for _, h := range changesOf(c.html(in)) {
+			for _, part := range slices.Concat(h.Context, h.Before, h.After) {
+				for _, found := range activeParts(t, "<main><article><p>"+string(part)+"</p></article></main>") {
+					t.Errorf("%q became %s: %s", in, found, part)
+				}
+			}
+		}
+	})
 }
 
 // The page of a page says what counts on it, and leads to a preview of other choices.

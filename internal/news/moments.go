@@ -79,7 +79,8 @@ func (j *Journal) NewItems(since time.Time) (n int) {
 	return n
 }
 
-// EachNewItem calls each with every new item of a feed since a time, the latest first. url "" stands for all feeds.
+// EachNewItem calls each with every new item of a feed since a time, the latest first. url "" stands for all feeds. each must
+// not call the journal, which is locked meanwhile.
 func (j *Journal) EachNewItem(url string, since time.Time, each func(NewItem)) {
 	source := Source{URL: url}.hash()
 	j.mu.Lock()
