@@ -183,16 +183,16 @@ func (c *Corona) Notify(path, signature, contentType string, body []byte) websub
 // lead the few feeds of its domain: many sites announce the address of their home page only.
 func (c *Corona) Hint(address string) {
 	for _, channel := range [...]string{address, feed.PageChannel(address)} {
-		c.hintChannel(overlay.Key(c.cfg.Network, channel))
+		c.HintChannel(overlay.Key(c.cfg.Network, channel))
 	}
 	if domain, private := Origin(address); !private {
 		c.steward.hintSite(domain)
 	}
 }
 
-// hintChannel tells the sequencer of a channel that its document may have changed. Only the key is sent, and a node that
+// HintChannel tells the sequencer of a channel that its document may have changed. Only the key is sent, and a node that
 // leads no such channel ignores it.
-func (c *Corona) hintChannel(key overlay.ID) {
+func (c *Corona) HintChannel(key overlay.ID) {
 	m := &coronapb.Message{Body: &coronapb.Message_Hint{Hint: &coronapb.Hint{Key: key[:]}}}
 	if c.leaders[key] != nil {
 		c.take(key, "", m)

@@ -36,8 +36,8 @@ const (
 	// pushedLookGap is the time between two requests to owners to fetch the document of a channel whose hub is trusted, only
 	// to confirm what was pushed.
 	pushedLookGap = 28 * time.Hour
-	// hintGap is the least time between the last fetch of a channel and one that a hint causes, because anybody may hint.
-	hintGap = 5 * time.Minute
+	// HintGap is the least time between the last fetch of a channel and one that a hint causes, because anybody may hint.
+	HintGap = 5 * time.Minute
 )
 
 // pushing is what the sequencer of a channel knows of its hub.
@@ -126,7 +126,7 @@ func (ps *pushes) watch(l *leaderState, now time.Time) {
 	case p.pushed() && !p.missedAt.IsZero() && now.Sub(p.missedAt) >= pushGrace:
 		ps.fail(l, "it has not delivered an item that polls have found", now)
 	case l.fetching != 0 || l.domain.limitedUntil.After(now):
-	case p.hinted && last >= ps.scaled(hintGap):
+	case p.hinted && last >= ps.scaled(HintGap):
 		ps.look(l, now)
 	case p.pushed() && last >= ps.patience(l, now) && now.Sub(p.heardAt) >= ps.patience(l, now):
 		ps.look(l, now)

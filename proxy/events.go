@@ -21,8 +21,27 @@ type News interface {
 	// NewItems returns how many items the node's feeds and pages have had since a time, without edits, and as far as
 	// the journal goes back.
 	NewItems(since time.Time) int
+	// EachNewItem calls each with every new item of a feed since a time, the latest first. url "" stands for all feeds.
+	EachNewItem(url string, since time.Time, each func(NewItem))
+	// HealthOf returns the kept changes of the health of a feed, the latest first and at most limit.
+	HealthOf(url string, limit int) ([]HealthChange, error)
 	// Changed returns a channel that is closed by the next event.
 	Changed() <-chan struct{}
+}
+
+// A NewItem says when a new item of a feed was seen.
+type NewItem struct {
+	At    time.Time
+	Delay *time.Duration // how long after its date that was; nil: not known
+	Here  bool           // this node has found the item itself
+}
+
+// A HealthChange says that a feed began to fail, recovered, has gone or moved, or has another key.
+type HealthChange struct {
+	At    time.Time
+	Kind  string     // failing, recovered, gone, moved or key
+	Text  string     // for people
+	Since *time.Time // when a feed began to fail
 }
 
 // An Event is a new or edited item of a feed or a search, or a change of the health of a feed.

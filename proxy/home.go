@@ -36,6 +36,7 @@ type homePage struct {
 	Paused      bool // the page does not refresh itself
 	Alone       bool // the node knows no other member
 	Numbers     []number
+	Timeline    timeline
 	Attention   attention
 	List        listing
 	Bookmarklet template.URL // the bookmarklet
@@ -66,7 +67,7 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	h := homePage{Alone: status.EstimateN <= 1, Numbers: s.numbers(channels), Bookmarklet: bookmarklet(scheme(r) + "://" + r.Host)}
+	h := homePage{Alone: status.EstimateN <= 1, Numbers: s.numbers(channels), Timeline: newTimeline(s.config.News, s.config.Now()), Bookmarklet: bookmarklet(scheme(r) + "://" + r.Host)}
 	if s.config.Notice != nil {
 		n := s.config.Notice()
 		h.Notice = &n

@@ -29,6 +29,7 @@ type Server struct {
 	streams       chan struct{}                   // holds one token for each open stream of events
 	firstReads    *lru[firstRead, time.Time]
 	messages      *lru[string, message]
+	pollWishes    *lru[string, time.Time] // when a person last had a channel polled, by its address
 	pages         *pages
 }
 
@@ -148,6 +149,7 @@ func New(subs Subscriptions, config Config) *Server {
 		streams:       make(chan struct{}, maxStreams),
 		firstReads:    newLRU[firstRead, time.Time](maxFirstReads),
 		messages:      newLRU[string, message](maxMessages),
+		pollWishes:    newLRU[string, time.Time](maxPollWishes),
 		pages:         newPages(config.Icon != nil),
 	}
 }
@@ -226,6 +228,7 @@ var pageRoutes = map[string]pageRoute{
 	"/unsubscribe": {post: (*Server).unsubscribeForm},
 	undoPath:       {post: (*Server).undoForm},
 	describePath:   {post: (*Server).describeForm},
+	pollPath:       {post: (*Server).pollForm},
 	"/opml":        {get: (*Server).exportOPML, post: (*Server).importForm},
 
 	subscriptionsPath: {get: (*Server).subscriptionsPage, post: (*Server).subscriptionsForm},

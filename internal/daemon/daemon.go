@@ -90,6 +90,7 @@ type Daemon struct {
 	*status
 	*outlets
 	callbacks *callbacks
+	sighted   sighted
 
 	config  Config
 	log     *slog.Logger
@@ -116,7 +117,7 @@ func Open(c Config) (*Daemon, error) {
 		return nil, err
 	}
 	c = c.withDefaults()
-	d := &Daemon{nodeLoop: newNodeLoop(), config: c, log: c.Log}
+	d := &Daemon{nodeLoop: newNodeLoop(), config: c, log: c.Log, sighted: sighted{}}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fileError(c.Dir, err)
 	}
