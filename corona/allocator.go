@@ -53,6 +53,8 @@ type allocator struct {
 	targetShare        float64                   // correction, times the part of the decision that is in force
 	solution           honeycomb.Solution        // the last decision; valid if decided
 	decided            bool                      // a decision was made
+	totals             honeycomb.Totals          // of the whole network, before the last decision
+	totalsWhole        bool                      // no node's share is missing in totals
 	announced          bool                      // a node without a decision has published its channels once
 	remote             honeycomb.RemoteAggregate // aggregate of the other nodes' channels in the last decision
 	meanSize           float64                   // size of a channel's content in bytes, over all channels; 0: not known
@@ -182,6 +184,7 @@ func (a *allocator) decide(now time.Time, polls bool) {
 		a.decideUrgently()
 	}
 	all := a.publishShare(leaders, channels, remote, now)
+	a.totals, a.totalsWhole = all, whole
 	if q := all.Subscribers; whole && (q > networkFactor*a.lastAllSubscribers || networkFactor*q < a.lastAllSubscribers) {
 		a.lastAllSubscribers = q
 		a.decideUrgently()
@@ -373,6 +376,10 @@ func (a *allocator) worthTelling(l allocated, n int) bool {
 type Decision struct {
 	Lambda   float64
 	Fits     bool  // one poller for each channel is within the load target
+	// Polls is how often the whole network polls in a polling interval, and Target how often it may, for channels whose number
+	// of pollers is decided. Both are 0 if the network bounds the detection time instead, or if the sums of other nodes are
+	// missing.
+	Polls, Target float64
 	Clusters int   // number of clusters or bins that represent the channels of other nodes
 	Levels   []int // number of channels led here at each polling level, from 0; with Ranks, at the level whose wedge is as large, rounded down
 }
@@ -383,6 +390,9 @@ func (a *allocator) Decision() (v Decision, ok bool) {
 		return Decision{}, false
 	}
 	v = Decision{Lambda: a.solution.Lambda, Fits: a.solution.Feasible, Clusters: a.remote.Len()}
+	if a.problem.Objective != honeycomb.Fast && a.totalsWhole {
+		v.Polls, v.Target = max(a.totals.Load, a.totals.Polls), a.problem.Budget(a.totals.DecidedSubscribers)
+	}
 	for _, l := range a.up.active() {
 		at := l.level
 		if a.cfg.Cut == honeycomb.Ranks {

@@ -170,7 +170,7 @@ func TestAnAllocatorKeepsItsDecisionWithoutTheOthers(t *testing.T) {
 	b := w.houses[0].base
 	ds := &domains{base: b, byName: map[string]*domain{}}
 	a := newAllocator(b, &permits{base: b, domains: ds})
-	x, rest := &led{enlisted: map[overlay.ID]int{}}, &others{whole: true}
+	x, rest := &led{enlisted: map[overlay.ID]int{}}, &others{totals: honeycomb.Totals{Polls: 6}, whole: true}
 	a.up, a.aggregate = x, rest
 	for i, readers := range []int{2, 18} {
 		x.channels = append(x.channels, allocated{
@@ -188,11 +188,17 @@ func TestAnAllocatorKeepsItsDecisionWithoutTheOthers(t *testing.T) {
 	if !a.decided || few < 1 || many < 2*few || few+many > 20 {
 		t.Fatalf("%d and %d pollers for 2 and 18 readers", few, many)
 	}
+	if v, ok := a.Decision(); !ok || v.Target != 20*a.problem.Load || v.Polls != 6 {
+		t.Errorf("%v polls of a target of %v", v.Polls, v.Target)
+	}
 	rest.whole, x.enlisted = false, map[overlay.ID]int{}
 	x.channels[0].readers = 18
 	sent := rest.sent
 	if a.run(a.decideAt, false); len(x.enlisted) != 0 || rest.sent != sent+1 || !a.decideAt.After(now) {
 		t.Errorf("%v were enlisted without the others' shares", x.enlisted)
+	}
+	if v, ok := a.Decision(); !ok || v.Polls != 0 || v.Target != 0 {
+		t.Errorf("without the others' shares, the network makes %v polls of %v", v.Polls, v.Target)
 	}
 }
 

@@ -254,6 +254,7 @@ type channel struct {
 	reading
 	originAuditing
 	probation *probation // of the parents that should deliver its entries; nil: none has begun
+	delivery  *Delivery  // the last one with items; nil: none since this node started
 }
 
 // A leaderState is what the sequencer of a feed keeps.

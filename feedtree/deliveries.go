@@ -101,7 +101,36 @@ func (dv *deliveries) onUpdate(key overlay.ID, u *feedtreepb.Update) {
 		}
 		dv.cutOffs.markCertain(c)
 		dv.startProbation(c, e.Hash, e.At.Seq)
+		dv.note(c, e, result == owner.Known)
 	}
+}
+
+// A Delivery says how an entry of a feed's log came down the feed's tree to this node.
+type Delivery struct {
+	Seq     uint64
+	Items   int        // new and edited items in the entry
+	Written time.Time  // when the sequencer appended the entry, by its clock
+	Arrived time.Time  // when it came down the tree, by this node's clock
+	From    env.PeerID // the peer that brought it first; "": this node is the root of the tree
+	Known   bool       // this node had the entry already, because it keeps the log as an owner or had pulled the entry
+}
+
+// note remembers the last delivery with items.
+func (dv *deliveries) note(c *channel, e *owner.Entry, known bool) {
+	if e.Items == 0 || c.delivery != nil && !e.Time.After(c.delivery.Written) {
+		return
+	}
+	from, _ := dv.scribe.FirstSender(c.key, messageID(e.Hash))
+	c.delivery = &Delivery{Seq: e.At.Seq, Items: e.Items, Written: e.Time, Arrived: dv.clock.Now(), From: from, Known: known}
+}
+
+// LastDelivery returns the last delivery with items of a feed that this node follows; ok is false if there was none since the
+// node started.
+func (dv *deliveries) LastDelivery(key overlay.ID) (d Delivery, ok bool) {
+	if c := dv.feeds[key]; c != nil && c.delivery != nil {
+		return *c.delivery, true
+	}
+	return Delivery{}, false
 }
 
 // onHead handles a head that came down a shadow tree.

@@ -160,3 +160,30 @@ func TestAHeadOfAStrangerIsIgnored(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// A reader remembers which of its parents brought the last items, and when.
+func TestTheLastDeliveryIsRemembered(t *testing.T) {
+	t.Parallel()
+	s, readers := deepTrees(t)
+	key := s.Key(url)
+	s.World.Run(3 * time.Minute)
+	brought := 0
+	for _, p := range readers {
+		d, ok := p.Layers().Feeds.LastDelivery(key)
+		if place, _ := p.Layers().Scribe.Place(key); !ok || d.Items == 0 || d.Arrived.Before(d.Written) || place.Root != (d.From == "") {
+			t.Errorf("%v (root: %v): %+v", ok, place.Root, d)
+		}
+		if d.From != "" && p.Layers().Scribe.Parents(key)[0].Peer.ID == d.From {
+			brought++
+		}
+	}
+	if brought < len(readers)/2 {
+		t.Errorf("parents brought the last items to %d of %d readers", brought, len(readers))
+	}
+	p := readers[0]
+	p.Layers().Feeds.Unsubscribe(url, func(error) {})
+	s.World.Run(time.Minute)
+	if d, ok := p.Layers().Feeds.LastDelivery(key); ok {
+		t.Errorf("after the subscription: %+v", d)
+	}
+}

@@ -106,7 +106,7 @@ func (su *subscriptions) Unsubscribe(url string, done func(error)) {
 		}
 		if c := su.feeds[key]; c != nil && c.subscribed {
 			su.cutOffs.endAlone(c)
-			c.subscribed, c.repair, c.probation, c.recovery = false, nil, nil, nil
+			c.subscribed, c.repair, c.probation, c.recovery, c.delivery = false, nil, nil, nil, nil
 			c.keyTrust, c.asking, c.ownerSets = keyTrust{}, asking{}, nil
 			c.originAuditing = originAuditing{}
 			su.scribe.Leave(key)

@@ -53,8 +53,9 @@ func axeCore(t *testing.T) string {
 	return string(script)
 }
 
-// judged lists the rules that pages must keep: WCAG 2.2, levels A and AA, and axe-core's best practices.
-const judged = `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]})
+// judged shows what is collapsed, and lists the rules that pages must keep: WCAG 2.2, levels A and AA, and axe-core's best practices.
+const judged = `document.querySelectorAll("details").forEach(d => { d.open = true })
+axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]})
 	.then(r => JSON.stringify(r.violations.map(v => v.id + ": " + v.help + ": " + v.nodes.map(n => n.html).join("  "))))`
 
 // browser starts Chromium until the test ends.
@@ -93,6 +94,13 @@ func newFullServer(t *testing.T) *testServer {
 			health: []HealthChange{{At: now.Add(-time.Hour), Kind: "recovered", Text: "it can be read again", Since: OptionalTime(now.Add(-72 * time.Hour))}},
 			found:  []NewItem{{now, &late, true}, {now.Add(-5 * time.Hour), nil, false}, {now.Add(-6 * time.Hour), &late, false}},
 		}
+		c.Keywords = &memoryKeywords{watches: []Watch{{Number: 1, Query: "bridge NOT card"}}}
+		failing := time.Date(2026, 11, 20, 11, 0, 0, 0, time.UTC)
+		c.Notifications = &memoryNotifications{targets: []NotifyTarget{
+			{ID: "a", To: "https://hooks.example/…", Feeds: []string{rssURL}, Queries: []string{"bridge"}, Health: true, QuietHours: "22:00-07:00", Digest: "daily", Sent: 7},
+			{ID: "b", To: "ntfy://ntfy.example/" + strings.Repeat("long", 20), Feeds: []string{atomURL}, Failing: &failing, Error: "it answered 400", Dead: 1},
+		}}
+		c.Messenger = func() *Messenger { return &Messenger{Account: "news@h.example", Error: "no such host"} }
 		c.Notice = func() Notice {
 			return Notice{Title: "A demo", Text: "A network on this machine.", Head: []string{"", "alone", "together"}, Rows: [][]string{{"seen after", "10 s", "0.7 s"}}, Footer: []string{"And then?"}}
 		}
@@ -120,6 +128,15 @@ func newFullServer(t *testing.T) *testServer {
 	b.node.network = Network{Name: "town", EstimateN: 8, Members: []Member{
 		{ID: idAt(0), PeerID: "12D3KooWme", Role: RoleSelf}, {ID: idAt(30), PeerID: "12D3KooWnear", Role: RoleLeaf, RTTMs: &rtt}, {ID: idAt(80), PeerID: "12D3KooWfar", Role: RoleContact},
 	}}
+	for i := range 300 {
+		b.node.network.History = append(b.node.network.History, NetworkSample{At: b.clock.Add(time.Duration(i-300) * 10 * time.Minute), Members: 8 - i%3, Polls: 40 + float64(i%5), Target: 50, OwnPolls: i % 7})
+	}
+	b.node.trees = map[string]Tree{rssURL: {
+		Known: true, Readers: 4, Leader: &Member{ID: idAt(55), PeerID: "12D3KooWleader"}, Parents: []Member{{ID: idAt(30)}}, Children: []Member{{ID: idAt(80)}, {ID: idAt(91)}},
+		Last: &TreeDelivery{Items: 2, Written: b.clock.Add(-time.Minute), Arrived: b.clock.Add(-59 * time.Second), From: &Member{ID: idAt(30)}},
+	}}
+	rate := 0.0123
+	b.node.status.Lambda, b.node.status.Levels, b.node.status.Clusters = &rate, []int{1, 0, 4}, 7
 	return b
 }
 
@@ -146,13 +163,14 @@ func TestPagesInABrowser(t *testing.T) {
 		{"page", "/show?url=" + url.QueryEscape(changedPage)},
 		{"subscriptions", "/subscriptions"}, {"undo", "/subscriptions?q=gone&said=undo"}, {"problem", "/show?said=problem&url=" + feed}, {"lists", "/lists"}, {"node", "/node"},
 		{"channels", "/channels?sort=-readers"}, {"filtered", "/channels?filter=nothing"},
-		{"network", "/network"}, {"wedge", "/network?channel=" + feed}, {"fault", "/show?url=http://unknown.example/"},
+		{"network", "/network"}, {"wedge", "/network?channel=" + feed}, {"fault", "/show?url=http://unknown.example/"}, {"missing", "/nowhere"},
+		{"several", "/network?channel=h.example"}, {"notify", NotifyPath + "?dead=b&tested=a"}, {"watch", "/watch?q=bridge"},
 		{"choose", "/subscribe?url=" + url.QueryEscape(choiceURL)},
 	} {
 		for _, scheme := range []string{"light", "dark"} {
 			name := p.name + "-" + scheme
-			wide, picture := openPage(ctx, t, served.URL+p.path, scheme, 1000)
-			faults, err := chromedp.Run(wide, chromedp.Evaluate[string](axe+";"+judged, chromedp.EvalAwaitPromise))
+			openPage(ctx, t, served.URL+p.path, scheme, 1000)
+			faults, err := chromedp.Run(ctx, chromedp.Evaluate[string](axe+";"+judged, chromedp.EvalAwaitPromise))
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -163,16 +181,24 @@ func TestPagesInABrowser(t *testing.T) {
 			if len(found) > 0 {
 				t.Errorf("%s:\n%s", name, strings.Join(found, "\n"))
 			}
-			savePicture(t, name, picture)
+			savePicture(ctx, t, name)
 		}
-		narrow, picture := openPage(ctx, t, served.URL+p.path, "light", 320)
-		savePicture(t, p.name+"-narrow", picture)
-		if width, err := chromedp.Run(narrow, chromedp.Evaluate[int]("document.documentElement.scrollWidth")); err != nil || width > 320 {
+		openPage(ctx, t, served.URL+p.path, "light", 320)
+		savePicture(ctx, t, p.name+"-narrow")
+		if width, err := chromedp.Run(ctx, chromedp.Evaluate[int]("document.documentElement.scrollWidth")); err != nil || width > 320 {
 			t.Errorf("%s: %d wide on a screen of 320, %v", p.name, width, err)
 		}
 		for _, unseen := range tabThrough(ctx, t) {
 			t.Errorf("%s: by keyboard: %s", p.name, unseen)
 		}
+	}
+	// The script replays the way of the last items, and adds fields to the form of a target.
+	steps := []chromedp.Action[chromedp.Void]{
+		chromedp.Navigate(served.URL + "/network?channel=" + feed), chromedp.Click("[data-replay]"), chromedp.WaitVisible(".ring svg.play .hop-3"),
+		chromedp.Navigate(served.URL + NotifyPath), chromedp.SendKeys(`input[name="feed"]:last-child`, "rss"), chromedp.WaitVisible(`input[name="feed"]:nth-of-type(4)`),
+	}
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -193,7 +219,7 @@ func submitForm(next http.Handler) http.Handler {
 }
 
 // openPage opens a page, in a colour scheme and on a screen of a width.
-func openPage(ctx context.Context, t *testing.T, address, scheme string, width int64) (context.Context, []byte) {
+func openPage(ctx context.Context, t *testing.T, address, scheme string, width int64) {
 	t.Helper()
 	_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}) //nolint:misspell // as CSS spells it
 	if err == nil {
@@ -202,18 +228,17 @@ func openPage(ctx context.Context, t *testing.T, address, scheme string, width i
 	if err != nil {
 		t.Fatalf("%s: %v", address, err)
 	}
-	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
-	if err != nil {
-		t.Fatalf("%s: %v", address, err)
-	}
-	return ctx, picture
 }
 
-// savePicture saves a picture if -shots is set.
-func savePicture(t *testing.T, name string, picture []byte) {
+// savePicture saves a picture of the open page if -shots is set.
+func savePicture(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	if *shots == "" {
 		return
+	}
+	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
 	}
 	if err := os.WriteFile(filepath.Join(*shots, name+".png"), picture, 0o600); err != nil {
 		t.Error(err)

@@ -141,3 +141,9 @@ func rowID(address string) string {
 	sum := sha256.Sum256([]byte(address))
 	return "r" + hex.EncodeToString(sum[:6])
 }
+
+// ShortURL returns the address without its scheme, for lists in which people tell feeds of one name apart.
+func (c channelView) ShortURL() string {
+	short := strings.TrimPrefix(c.URL, "https://")
+	return strings.TrimPrefix(short, "http://")
+}

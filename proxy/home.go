@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -57,6 +58,25 @@ type attention struct {
 
 // Any reports whether there is anything.
 func (a attention) Any() bool { return len(a.Sentences)+len(a.Feeds) > 0 }
+
+// An attentionPlace is a place on the start page for a feed that needs attention. Live updates fill and empty it.
+type attentionPlace struct {
+	ID   string
+	Feed *channelView // nil: none
+}
+
+// Places returns the places for feeds.
+func (a attention) Places() (places [maxAttention]attentionPlace) {
+	for i := range places {
+		places[i].ID = attentionID(i)
+		if i < len(a.Feeds) {
+			places[i].Feed = &a.Feeds[i]
+		}
+	}
+	return places
+}
+
+func attentionID(i int) string { return "a-" + strconv.Itoa(i) }
 
 func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 	status, err := s.subs.Status(r.Context())

@@ -110,7 +110,7 @@ func (s *Server) serveKeywords(w http.ResponseWriter, r *http.Request, path stri
 		err = s.keywordFeed(w, r, path)
 	}
 	if err != nil {
-		s.writeTextError(w, err)
+		s.writeErrorTo(w, r, err)
 	}
 }
 

@@ -34,6 +34,10 @@ func newManyServer(t testing.TB, n int) *testServer {
 	now := func() time.Time { return b.clock }
 	many := &manyNode{memoryNode: newMemoryNode(now)}
 	b.node = many.memoryNode
+	b.node.network = Network{Name: "town", EstimateN: 40, Members: []Member{{ID: idAt(0), PeerID: "12D3KooWme", Role: RoleSelf}}}
+	for i := range 400 {
+		b.node.network.Members = append(b.node.network.Members, Member{ID: idAt(i % 100), PeerID: "12D3KooW" + strings.Repeat("x", 44), Role: RoleContact})
+	}
 	for i := range n {
 		delay := 20 + float64(i%50)
 		c := Channel{
@@ -58,7 +62,7 @@ func newManyServer(t testing.TB, n int) *testServer {
 		}
 		many.list = append(many.list, c)
 	}
-	b.server = New(many, Config{Secret: []byte(secret), Token: secret, News: memoryNews{items: 7}, Now: now, Version: "test"})
+	b.server = New(many, Config{Secret: []byte(secret), Token: secret, News: memoryNews{items: 7}, Now: now, Version: "test", Keywords: &memoryKeywords{}, Notifications: &memoryNotifications{}})
 	return b
 }
 
@@ -74,7 +78,7 @@ const (
 func TestPagesOfManySubscriptionsAreSmall(t *testing.T) {
 	for _, n := range []int{300, 2000, 100_000} {
 		b := newManyServer(t, n)
-		for _, target := range []string{"/", "/subscriptions", "/subscriptions?sort=state", "/subscriptions?sort=newest&page=3", "/subscriptions?q=person+12&sort=added", "/channels?sort=-expected", "/node"} {
+		for _, target := range []string{"/", "/subscriptions", "/subscriptions?sort=state", "/subscriptions?sort=newest&page=3", "/subscriptions?q=person+12&sort=added", "/channels?sort=-expected", "/node", "/network", "/network?channel=person", NotifyPath} {
 			began := time.Now()
 			r := b.ask("GET", target)
 			took := time.Since(began)
@@ -87,7 +91,7 @@ func TestPagesOfManySubscriptionsAreSmall(t *testing.T) {
 
 func BenchmarkManySubscriptions(b *testing.B) {
 	server := newManyServer(b, 100_000).server
-	for _, target := range []string{"/", "/subscriptions", "/subscriptions?sort=state&page=1000", "/subscriptions?q=person+12&sort=newest", "/channels?sort=-expected"} {
+	for _, target := range []string{"/", "/subscriptions", "/subscriptions?sort=state&page=1000", "/subscriptions?q=person+12&sort=newest", "/channels?sort=-expected", "/network?channel=person", NotifyPath} {
 		b.Run(target, func(b *testing.B) {
 			for b.Loop() {
 				w := &pageWriter{header: http.Header{}}
@@ -376,7 +380,7 @@ func TestASubscriptionIsDescribed(t *testing.T) {
 // publishers' keys that were changed lately.
 func TestWhatNeedsAttention(t *testing.T) {
 	b := newTestServer(t)
-	if text := body(t, b.ask("GET", "/")); strings.Contains(text, "Needs attention") {
+	if text := body(t, b.ask("GET", "/")); !strings.Contains(text, `aria-live="polite" hidden>`) {
 		t.Error("a new node needs attention")
 	}
 	b.node.findings = []Finding{{Level: "ok", What: "all is well"}, {Level: "note", What: "a note"}, {Level: "problem", What: "searches cannot be read", Do: "free space"}, {Level: "problem", What: "the disk is full"}}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -25,7 +26,7 @@ type liveNumber struct {
 	Value string `json:"value"`
 }
 
-// A liveRow tells a page the new state of a subscription, as the page shows it.
+// A liveRow tells a page the new state of a subscription, or of what needs attention, as the page shows it.
 type liveRow struct {
 	ID      string `json:"id"`
 	Trouble bool   `json:"trouble"`
@@ -40,7 +41,7 @@ type liveView struct {
 }
 
 type liveEvent struct {
-	kind string // number or row
+	kind string // number, row or part
 	data any
 	mark any // changes whenever a page has to be told
 }
@@ -55,8 +56,9 @@ func (l listing) LiveAddress() string {
 	return withQuery(livePath, q)
 }
 
-// live streams the numbers of the start page, and the states of the subscriptions that the page shows, and then what changes:
-// the page may be older than the stream, because browsers open pages that nobody looks at yet.
+// live streams what a page shows, and then what changes: the numbers of the start page, what needs attention if the page asks
+// for that, and the states of the subscriptions that the page shows. The page may be older than the stream, because browsers
+// open pages that nobody looks at yet.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) error {
 	release, err := s.takeStream()
 	if err != nil {
@@ -155,6 +157,11 @@ func (s *Server) liveView(r *http.Request, rows map[string]bool) (v liveView, to
 		}
 		v.add(id, liveEvent{"row", row, mark})
 	}
+	if r.URL.Query().Has("attention") {
+		if err := s.addAttention(&v, r, channels); err != nil {
+			return v, 0, err
+		}
+	}
 	return v, time.Since(began), nil
 }
 
@@ -166,6 +173,33 @@ func (p *pages) liveRow(id string, c channelView, now time.Time) (liveRow, error
 		err = p.templates.ExecuteTemplate(&why, "trouble", page{Now: now, Data: c})
 	}
 	return liveRow{id, c.HasProblem, facts.String(), why.String()}, err
+}
+
+// addAttention adds what needs attention: an event for the node, one for each place of a feed, and one for what is not shown.
+func (s *Server) addAttention(v *liveView, r *http.Request, channels []Channel) error {
+	status, err := s.subs.Status(r.Context())
+	if err != nil {
+		return err
+	}
+	a, err := s.attention(r, status, channels)
+	if err != nil {
+		return err
+	}
+	add := func(id, template string, data, timeless any, isTrouble bool) {
+		var shown, mark bytes.Buffer
+		err = cmp.Or(err, s.pages.templates.ExecuteTemplate(&shown, template, data), s.pages.templates.ExecuteTemplate(&mark, template, timeless))
+		v.add(id, liveEvent{"part", liveRow{id, isTrouble, shown.String(), ""}, mark.String()})
+	}
+	add("a-node", "sentences", a, a, false)
+	for _, p := range a.Places() {
+		if f := p.Feed; f != nil {
+			add(p.ID, "attention", page{Now: s.config.Now(), Data: f}, page{Data: f}, f.HasProblem)
+		} else {
+			v.add(p.ID, liveEvent{"part", liveRow{ID: p.ID}, ""})
+		}
+	}
+	add("a-more", "more", a, a, false)
+	return err
 }
 
 func (v *liveView) add(key string, e liveEvent) {

@@ -34,6 +34,7 @@ type memoryNode struct {
 	network       Network
 	pollers       Pollers
 	polledSoon    []string // arguments of PollSoon
+	trees         map[string]Tree
 	inspections   map[string]Inspection
 	inspectErrors map[string]error // returned by Inspect
 
@@ -207,6 +208,7 @@ func (m *memoryNode) PollSoon(_ context.Context, url string) error {
 	m.polledSoon = append(m.polledSoon, url)
 	return nil
 }
+func (m *memoryNode) Tree(_ context.Context, url string) (Tree, error) { return m.trees[url], nil }
 
 func (m *memoryNode) Inspect(ctx context.Context, url string) (Inspection, error) {
 	m.mu.Lock()

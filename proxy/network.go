@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+
+	"tidings/internal/plot"
 )
 
 // A Network holds what a node knows about its network.
@@ -14,6 +16,8 @@ type Network struct {
 	Name      string   `json:"name"`
 	EstimateN int      `json:"estimate_n"` // estimated number of members
 	Members   []Member `json:"members"`    // members that the node knows, including itself
+	// History has a sample for every ten minutes of the last week in which the node ran, the oldest first.
+	History []NetworkSample `json:"-"`
 }
 
 // A Member is a member that the node knows.
@@ -40,6 +44,7 @@ const (
 	RoleSelf    = "self"
 	RoleLeaf    = "leaf"    // in the leaf set: the members with the nearest ids
 	RoleContact = "contact" // elsewhere on the ring
+	RoleOther   = "other"   // in the tree of a feed
 )
 
 // Sizes of the ring map in SVG units.
@@ -49,7 +54,7 @@ const (
 )
 
 // roleNames holds the names of the roles, in the order of the table.
-var roleNames = []struct{ role, name string }{{RoleSelf, "this node"}, {RoleLeaf, "leaf set"}, {RoleContact, "contact"}}
+var roleNames = []struct{ role, name string }{{RoleSelf, "this node"}, {RoleLeaf, "leaf set"}, {RoleContact, "contact"}, {RoleOther, "in the tree of the feed"}}
 
 // RoleName returns the name of the role for people.
 func (m Member) RoleName() string {
@@ -80,16 +85,22 @@ func compareMembers(a, b Member) int {
 	return cmp.Or(cmp.Compare(a.roleOrder(), b.roleOrder()), cmp.Compare(rtt(a), rtt(b)))
 }
 
-// networkPage is the ring map and the table of members.
+// networkPage is the ring map, the table of members, and what the network did over time.
 type networkPage struct {
 	Network
-	Addresses []string // addresses at which other nodes can join through this node
+	Node      Status
 	Dots      []dot
+	Unshown   int // members that the node knows, and that the page leaves out
+	Plots     []plot.Chart
+	Way       *way          // of the last items of the chosen channel; nil: unknown
+	WayText   string        // why it is unknown
 	Wedge     string        // SVG path of the chosen channel's wedge; "" if no channel is chosen
 	Key       *dot          // position of the chosen channel's key
 	WedgeText string        // describes the wedge
-	Choices   []channelView // channels that can be chosen
-	Chosen    string        // address of the chosen channel
+	Feeds     []channelView // some that can be chosen; see suggestions
+	Chosen    string        // what was typed to choose one
+	Matches   []channelView // the feeds that this can mean, if they are several
+	More      int           // of these, those that are not shown
 }
 
 // A dot is a member, or a key, on the ring map.
@@ -100,11 +111,17 @@ type dot struct {
 	InWedge bool   // the member is in the chosen channel's wedge
 }
 
+// maxMembers bounds the members on the page, so that it stays small. Those of the leaf set come first.
+const maxMembers = 150
+
 // ringPoint returns the coordinates of a point: turn is the part of a full circle from the top, from 0 to 1.
 func ringPoint(turn, radius float64) (x, y float64) {
 	sin, cos := math.Sincos(2 * math.Pi * turn)
-	return math.Round(10*(ringSize/2+radius*sin)) / 10, math.Round(10*(ringSize/2-radius*cos)) / 10
+	return round1(ringSize/2 + radius*sin), round1(ringSize/2 - radius*cos)
 }
+
+// round1 rounds to a tenth.
+func round1(v float64) float64 { return math.Round(10*v) / 10 }
 
 // idBits is the number of bits of an id that are used, far more than needed to tell members apart.
 const idBits = 48
@@ -139,14 +156,11 @@ func wedgeBits(pollers, members int) int {
 	return int(math.Log2(float64(members) / float64(pollers)))
 }
 
-// wedgePath returns the SVG path of the part of the ring whose ids share some bits with the id at a position.
+// wedgePath returns the SVG path of the part of the ring whose ids share some bits, at least one, with the id at a position.
 func wedgePath(turn float64, bits int) string {
 	parts := math.Exp2(float64(bits))
 	from := math.Floor(turn*parts) / parts
 	to := from + 1/parts
-	if bits == 0 {
-		to = from + 0.999 // SVG cannot draw an arc of a full circle
-	}
 	large := 0
 	if to-from > 0.5 {
 		large = 1
@@ -165,7 +179,7 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	channels, err := s.list(r)
+	channels, err := s.subs.List(r.Context())
 	if err != nil {
 		return err
 	}
@@ -173,31 +187,54 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := networkPage{Network: net, Addresses: status.Addresses, Chosen: r.URL.Query().Get("channel")}
+	p := networkPage{Network: net, Node: status, Chosen: oneLine(r.URL.Query().Get("channel")), Feeds: suggestions(channels)}
 	slices.SortStableFunc(net.Members, compareMembers)
-	for _, m := range net.Members {
+	for _, m := range net.Members[:min(len(net.Members), maxMembers)] {
 		if d, ok := newDot(m); ok {
 			p.Dots = append(p.Dots, d)
 		}
 	}
-	for _, c := range channels {
-		p.Choices = append(p.Choices, newChannelView(c))
-		if c.URL == p.Chosen {
-			p.choose(c)
+	p.Unshown = max(0, len(net.Members)-maxMembers)
+	for _, chart := range []*plot.Chart{membersPlot(net.History), loadPlot(net.History), ownPlot(net.History)} {
+		if chart != nil {
+			p.Plots = append(p.Plots, *chart)
 		}
 	}
-	return s.writePage(w, r, http.StatusOK, "network.html", "Network", p)
+	switch found := matchFeeds(channels, p.Chosen); {
+	case len(found) == 1:
+		c := channels[found[0]]
+		p.choose(c)
+		tree, err := s.subs.Tree(r.Context(), c.URL)
+		if err != nil {
+			return err
+		}
+		p.follow(tree, &c)
+	case len(found) > 1:
+		for _, i := range found[:min(len(found), maxMatches)] {
+			p.Matches = append(p.Matches, newChannelView(channels[i]))
+		}
+		p.More = len(found) - len(p.Matches)
+	case p.Chosen != "":
+		p.WedgeText = "No feed that you follow fits “" + p.Chosen + "”."
+	}
+	return s.writePage(w, r, http.StatusOK, "network.html", "Network", &p)
 }
 
 // choose shows the wedge of a channel.
 func (p *networkPage) choose(c Channel) {
+	if c.Private {
+		p.WedgeText = "This feed is private: only this node polls it."
+		return
+	}
 	turn, ok := ringTurn(c.Key)
 	if !ok || c.Pollers == 0 {
 		p.WedgeText = "This node does not know yet which members poll this feed."
 		return
 	}
 	bits := wedgeBits(c.Pollers, p.EstimateN)
-	p.Wedge = wedgePath(turn, bits)
+	if bits > 0 { // otherwise it would be the whole ring
+		p.Wedge = wedgePath(turn, bits)
+	}
 	x, y := ringPoint(turn, ringRadius)
 	p.Key = &dot{X: x, Y: y}
 	key, _ := idPrefix(c.Key)
@@ -216,6 +253,30 @@ func (p *networkPage) choose(c Channel) {
 			known++
 		}
 	}
-	p.WedgeText = fmt.Sprintf("%d of about %s poll this feed: those with the ids nearest to its key, in the shaded part of the ring. This node knows %d of them.",
-		c.Pollers, Plural(max(p.EstimateN, 1), "member", "members"), known)
+	where := ""
+	if p.Wedge != "" {
+		where = ", in the shaded part of the ring"
+	}
+	p.WedgeText = fmt.Sprintf("%d of about %s poll this feed: those with the ids nearest to its key%s. This node knows %d of them, which have an outline.",
+		c.Pollers, Plural(max(p.EstimateN, 1), "member", "members"), where, known)
+}
+
+// follow shows the way of the last items of a channel.
+func (p *networkPage) follow(t Tree, c *Channel) {
+	var self *Member
+	for i := range p.Members {
+		if p.Members[i].Role == RoleSelf {
+			self = &p.Members[i]
+		}
+	}
+	p.Way = p.newWay(t, self)
+	switch {
+	case p.Way != nil, c.Private:
+	case t.Quiet:
+		p.WayText = "This node follows the feed through two other members, so that no member knows both. They know the way of its items, and this node does not."
+	case !t.Known:
+		p.WayText = "This node has no place in the tree of this feed yet."
+	default:
+		p.WayText = "No item of this feed has come down its tree since this node started."
+	}
 }

@@ -119,8 +119,8 @@ func TestWedgesAreWhereTheirMembersAre(t *testing.T) {
 	if got, want := wedgePath(0.3, 2), "M 374 200 A 174 174 0 0 1 200 374 L 200 346 A 146 146 0 0 0 346 200 Z"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	if got := wedgePath(0.3, 0); !strings.Contains(got, "0 1 1") {
-		t.Errorf("all of the ring is %s", got)
+	if got := wedgePath(0.3, 1); !strings.Contains(got, "0 0 1") {
+		t.Errorf("half of the ring is %s", got)
 	}
 	if turn, ok := ringTurn(idAt(25)); !ok || math.Abs(turn-0.25) > 1e-9 {
 		t.Errorf("%v, %v", turn, ok)
@@ -140,9 +140,9 @@ func TestChannelsAreSortedAndFiltered(t *testing.T) {
 	b.node.channels[second] = Channel{State: "gone", Subscribers: 20, Pollers: 1, DetectionExpectedS: &long, Why: "the origin says it is gone"}
 	b.node.channels[third] = Channel{State: StateOK, Subscribers: 1}
 	for query, want := range map[string]string{
-		"": "An RSS h.example http://b.example/ http://c.example/", "?sort=-name": "http://c.example/ http://b.example/ An RSS h.example", "?sort=readers": "http://c.example/ An RSS h.example http://b.example/", "?sort=-readers": "http://b.example/ An RSS h.example http://c.example/",
-		"?sort=pollers": "http://c.example/ http://b.example/ An RSS h.example", "?sort=expected": "An RSS h.example http://b.example/ http://c.example/", "?sort=state": "http://b.example/ An RSS h.example http://c.example/", "?sort=next": "An RSS h.example http://b.example/ http://c.example/",
-		"?sort=nonsense": "An RSS h.example http://b.example/ http://c.example/", "?filter=B.exa": "http://b.example/", "?filter=ORIGIN+gone": "http://b.example/", "?filter=example&sort=-name": "http://c.example/ http://b.example/ An RSS h.example", "?filter=nothing": "",
+		"": "An RSS h.example/feed.xml http://b.example/ http://c.example/", "?sort=-name": "http://c.example/ http://b.example/ An RSS h.example/feed.xml", "?sort=readers": "http://c.example/ An RSS h.example/feed.xml http://b.example/", "?sort=-readers": "http://b.example/ An RSS h.example/feed.xml http://c.example/",
+		"?sort=pollers": "http://c.example/ http://b.example/ An RSS h.example/feed.xml", "?sort=expected": "An RSS h.example/feed.xml http://b.example/ http://c.example/", "?sort=state": "http://b.example/ An RSS h.example/feed.xml http://c.example/", "?sort=next": "An RSS h.example/feed.xml http://b.example/ http://c.example/",
+		"?sort=nonsense": "An RSS h.example/feed.xml http://b.example/ http://c.example/", "?filter=B.exa": "http://b.example/", "?filter=ORIGIN+gone": "http://b.example/", "?filter=example&sort=-name": "http://c.example/ http://b.example/ An RSS h.example/feed.xml", "?filter=nothing": "",
 	} {
 		page := body(t, b.ask("GET", "/channels"+query))
 		var names []string
@@ -155,5 +155,92 @@ func TestChannelsAreSortedAndFiltered(t *testing.T) {
 	}
 	if page := body(t, b.ask("GET", "/channels?sort=-readers")); !strings.Contains(page, `aria-sort="descending"`) || !strings.Contains(page, "sort=readers") {
 		t.Error("nothing says by what the table is sorted")
+	}
+}
+
+// The way of the last items has what the node knows: who numbered them, who brought them here, and who gets them from here.
+// What it does not know is named.
+func TestTheWayOfTheLastItems(t *testing.T) {
+	b := newTestServer(t)
+	me, near, far := Member{ID: idAt(0), PeerID: "me", Role: RoleSelf}, Member{ID: idAt(30), PeerID: "near", Role: RoleLeaf}, Member{ID: idAt(60), PeerID: "far"}
+	b.node.network = Network{Name: "town", EstimateN: 3, Members: []Member{me, near}}
+	b.node.Subscribe(t.Context(), rssURL, false)
+	b.node.channels[rssURL] = Channel{State: StateOK, Key: idAt(26), Pollers: 2}
+	written, arrived := b.clock.Add(-time.Hour), b.clock.Add(-59*time.Minute)
+	delivery := func(from *Member, known bool) *TreeDelivery {
+		return &TreeDelivery{Items: 2, Written: written, Arrived: arrived, From: from, Known: known}
+	}
+	for name, c := range map[string]struct {
+		tree    Tree
+		rows    []string
+		solid   int // arrows between neighbours
+		unknown int // arrows that stand for members that are not known
+		text    string
+	}{
+		"from a parent that the leader is": {
+			Tree{Known: true, Leader: &near, Last: delivery(&near, true)},
+			[]string{"1 member 4ccccccc – Took 2 items into the log of the feed, which it keeps in order. 60 min ago", "2 member 4ccccccc this node Passed on 2 items; this node had this already, because it keeps a copy of the log. 59 min ago"}, 1, 0, "",
+		},
+		"from a parent below others": {
+			Tree{Known: true, Leader: &far, Children: []Member{near}, Last: delivery(&near, false)},
+			[]string{"1 member 99999999 member 4ccccccc Took 2 items into the log of the feed, which it keeps in order. 60 min ago", "2 member 4ccccccc this node Passed on 2 items. 59 min ago", "3 this node 1 member below it in the tree Passes new items on. –"}, 2, 1,
+			"This node does not know the members between member 99999999 and member 4ccccccc.",
+		},
+		"at the root that leads": {
+			Tree{Known: true, Root: true, Leader: &me, Children: []Member{near, far}, Last: delivery(nil, true)},
+			[]string{"1 this node – Took 2 items into the log of the feed, which it keeps in order. 60 min ago", "2 this node 2 members below it in the tree Passes new items on. –"}, 2, 0, "",
+		},
+		"no item yet":    {Tree{Known: true}, nil, 0, 0, "No item of this feed has come down its tree"},
+		"no place":       {Tree{}, nil, 0, 0, "has no place in the tree"},
+		"a quiet reader": {Tree{Quiet: true}, nil, 0, 0, "through two other members"},
+	} {
+		b.node.trees = map[string]Tree{rssURL: c.tree}
+		page := body(t, b.ask("GET", "/network?channel="+url.QueryEscape(rssURL)))
+		var rows []string
+		for _, row := range tableRows(t, page) {
+			if len(row[0]) == 1 { // a step
+				rows = append(rows, strings.Join(row, " "))
+			}
+		}
+		unknown := strings.Count(page, `unknown" d="M`)
+		if got := strings.Join(rows, "\n"); got != strings.Join(c.rows, "\n") || strings.Count(page, `<path class="hop`)-unknown != c.solid || unknown != c.unknown || !strings.Contains(page, c.text) {
+			t.Errorf("%s: %s\n%s", name, got, page)
+		}
+		if strings.Contains(page, `class="wedge"`) || !strings.Contains(page, "2 of about 3 members poll this feed: those with the ids nearest to its key. ") {
+			t.Errorf("%s: two of three members shade the ring", name)
+		}
+	}
+}
+
+// The plots show what the node has noted, with means of many values, and nothing before it has noted two.
+func TestPlotsOfTheNetwork(t *testing.T) {
+	b := newTestServer(t)
+	b.node.network = Network{Name: "town", EstimateN: 3, Members: []Member{{ID: idAt(0), PeerID: "me", Role: RoleSelf}}}
+	samples := func(n int, target float64) (all []NetworkSample) {
+		for i := range n {
+			all = append(all, NetworkSample{At: b.clock.Add(time.Duration(i) * time.Minute), Members: 5 + i%2, Polls: 7, Target: target, OwnPolls: 3})
+		}
+		return all
+	}
+	for _, c := range []struct {
+		samples []NetworkSample
+		plots   int
+		text    string
+	}{
+		{nil, 0, "The first plot appears"}, {samples(1, 9), 0, "The first plot appears"},
+		{samples(2, 0), 2, "Estimated members: between 5 and 6, and 6 at last."}, {samples(1008, 9), 3, "Polls in a polling interval: between 7 and 7, and 7 at last. Target: between 9 and 9, and 9 at last."},
+	} {
+		b.node.network.History = c.samples
+		page := body(t, b.ask("GET", "/network"))
+		if got := strings.Count(page, "<figure>"); got != c.plots || !strings.Contains(page, c.text) || len(page) > maxPage/2 {
+			t.Errorf("%d samples: %d plots, %d bytes: %s", len(c.samples), got, len(page), page)
+		}
+	}
+	var s series
+	for i := range 1000 {
+		s.add(b.clock.Add(time.Duration(i)*time.Second), float64(i))
+	}
+	if thin := s.thin(); len(thin.at) > maxPlotPoints || thin.value[0] != 2.5 || !thin.at[len(thin.at)-1].Equal(s.at[999]) {
+		t.Errorf("%d points from %v", len(thin.at), thin.value[0])
 	}
 }

@@ -16,15 +16,22 @@ const (
 
 // A notifyPage is the page of notifications.
 type notifyPage struct {
-	Targets   []NotifyTarget
-	Channels  []channelView // those that a new target can be told of
-	Watches   []Watch
+	Targets   []targetView
+	Feeds     []channelView // some that a new target can be told of; see suggestions
+	Watches   []Watch       // the same for searches
 	Messenger *Messenger    // nil: there is none
 	Added     *NotifyTarget // the target that was just added
 	Tested    string        // id of the target that has just taken a test
 	DeadOf    string        // id of the target whose dead letters are shown; "": none are
 	Dead      []DeadLetter
 }
+
+const (
+	// maxTargetSources bounds the feeds, and the searches, that the page shows of a target.
+	maxTargetSources = 10
+	// maxShownDead bounds the dead letters that the page shows, the newest ones.
+	maxShownDead = 100
+)
 
 // notify shows the targets, and the dead letters of one.
 func (s *Server) notify(w http.ResponseWriter, r *http.Request) error {
@@ -36,27 +43,42 @@ func (s *Server) notify(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		slices.Reverse(p.Dead)
+		p.Dead = p.Dead[:min(len(p.Dead), maxShownDead)]
 	}
 	return s.showNotify(w, r, p)
 }
 
 // showNotify completes the page and writes it.
 func (s *Server) showNotify(w http.ResponseWriter, r *http.Request, p notifyPage) error {
-	channels, err := s.list(r)
+	channels, err := s.subs.List(r.Context())
 	if err != nil {
 		return err
 	}
-	for _, c := range channels {
-		p.Channels = append(p.Channels, newChannelView(c))
-	}
+	p.Feeds = suggestions(channels)
 	if p.Watches, err = s.watches(r); err != nil {
 		return err
 	}
-	p.Targets = s.config.Notifications.Targets()
+	p.Watches = p.Watches[max(0, len(p.Watches)-maxSuggestions):]
+	for _, t := range s.config.Notifications.Targets() {
+		p.Targets = append(p.Targets, newTargetView(t))
+	}
 	if s.config.Messenger != nil {
 		p.Messenger = s.config.Messenger()
 	}
 	return s.writePage(w, r, http.StatusOK, "notify.html", "Notifications", p)
+}
+
+// A targetView is a target as the page shows it.
+type targetView struct {
+	NotifyTarget
+	More int // feeds and searches that are not shown
+}
+
+func newTargetView(t NotifyTarget) targetView {
+	v := targetView{NotifyTarget: t}
+	v.Feeds, v.Queries = t.Feeds[:min(len(t.Feeds), maxTargetSources)], t.Queries[:min(len(t.Queries), maxTargetSources)]
+	v.More = len(t.Feeds) + len(t.Queries) - len(v.Feeds) - len(v.Queries)
+	return v
 }
 
 // notifyForm adds a target. The page that answers shows its secret, so it is not a redirect.
@@ -66,8 +88,13 @@ func (s *Server) notifyForm(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	f := r.PostForm
+	feeds, err := s.typedFeeds(r, f["feed"])
+	if err != nil {
+		return err
+	}
+	queries := slices.DeleteFunc(f["query"], func(q string) bool { return strings.TrimSpace(q) == "" })
 	added, err := s.addTarget(r, NotifyTarget{
-		To: to, Feeds: f["feed"], Queries: f["query"], Health: f.Get("health") != "",
+		To: to, Feeds: feeds, Queries: queries, Health: f.Get("health") != "",
 		QuietHours: strings.TrimSpace(f.Get("quiet_hours")), Digest: f.Get("digest"),
 	})
 	if err != nil {

@@ -130,9 +130,24 @@ func (s *Server) writePage(w http.ResponseWriter, r *http.Request, status int, n
 // writeErrorPage shows an error as a page.
 func (s *Server) writeErrorPage(w http.ResponseWriter, r *http.Request, err error) {
 	status, message := s.writeErrorHeaders(w, err)
-	if s.writePage(w, r, status, "error.html", "Error", message) != nil {
+	title := "Error"
+	if status == http.StatusNotFound {
+		title = "Not found"
+	}
+	if s.writePage(w, r, status, "error.html", title, message) != nil {
 		s.writeTextError(w, err)
 	}
+}
+
+// writeErrorTo shows an error as a page if the node's user opens an address in a browser. Everybody else gets a line
+// of text: feed readers, programs, browsers on other machines, which cannot load the styles of a page, and links of other
+// sites.
+func (s *Server) writeErrorTo(w http.ResponseWriter, r *http.Request, err error) {
+	if isNavigation(r) && !isCrossSite(r) && s.auth.isAuthorized(r) {
+		s.writeErrorPage(w, r, err)
+		return
+	}
+	s.writeTextError(w, err)
 }
 
 // channelView is a channel as shown to people.

@@ -47,9 +47,14 @@ func activeParts(t *testing.T, page string) (found []string) {
 			}
 		case "iframe", "object", "embed", "base", "style", "math", "video", "audio", "frame", "applet", "noscript":
 			found = append(found, n.Data)
-		case "svg": // a drawing of the node
-			if class := attr(n.Parent, "class"); class != "ring" && class != "chart" {
+		case "svg": // the ring of members, or a plot
+			if class := attr(n.Parent, "class"); class != "ring" && class != "chart" && n.Parent.Data != "figure" {
 				found = append(found, n.Data)
+			}
+			for up := n.Parent; up != nil; up = up.Parent {
+				if attr(up, "class") == "content" {
+					found = append(found, n.Data)
+				}
 			}
 		}
 		for _, a := range n.Attr {

@@ -12,12 +12,12 @@ import (
 // serveFeed answers requests for a feed, and subscribes regular readers.
 func (s *Server) serveFeed(w http.ResponseWriter, r *http.Request, path, query string) {
 	if err := allow(w, r, http.MethodGet); err != nil {
-		s.writeTextError(w, err)
+		s.writeErrorTo(w, r, err)
 		return
 	}
 	t, err := s.target(r, path, query)
 	if err != nil {
-		s.writeTextError(w, err)
+		s.writeErrorTo(w, r, err)
 		return
 	}
 	if s.wantsPage(r, t) {
@@ -26,7 +26,7 @@ func (s *Server) serveFeed(w http.ResponseWriter, r *http.Request, path, query s
 	}
 	f, subscribed, err := s.renderedFeed(r.Context(), t)
 	if err != nil {
-		s.writeTextError(w, err)
+		s.writeErrorTo(w, r, err)
 		return
 	}
 	if !subscribed && s.shouldSubscribe(r, t) {

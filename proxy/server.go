@@ -195,7 +195,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query strin
 	case isPage:
 		s.answer(w, r, page)
 	case !s.api(w, r, path):
-		s.writeTextError(w, refuse(http.StatusNotFound, "not found"))
+		s.writeErrorTo(w, r, refuse(http.StatusNotFound, "this node has no page %s: check the address, or choose a page above", oneLine(path)))
 	}
 }
 

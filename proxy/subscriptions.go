@@ -51,6 +51,8 @@ type Subscriptions interface {
 	// PollSoon asks the node that leads a channel to fetch it once its politeness allows, and does not wait for that. The
 	// error is ErrNoSubscription if there is no subscription, and ErrForbidden for a quiet one.
 	PollSoon(ctx context.Context, url string) error
+	// Tree returns the node's place in the tree of a feed. It is the zero Tree if the node follows no such feed.
+	Tree(ctx context.Context, url string) (Tree, error)
 }
 
 // Pollers are the members that poll a channel.

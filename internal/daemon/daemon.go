@@ -260,7 +260,7 @@ func (d *Daemon) assemble() {
 	d.watches = &watches{nodeLoop: n, keywords: d.keywords, filter: c.Filter, slot: make(chan struct{}, 1)}
 	d.channelList = &channelList{n, d.disk, d.private, c.AllowPrivateOrigins}
 	d.assembleOutlets()
-	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, d.callbacks.listener, &d.damage, d.channelList, d.keywords, d.notifications, nil, d.log}
+	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, d.callbacks.listener, &d.damage, d.channelList, d.keywords, d.notifications, nil, &history{}, d.log}
 }
 
 // answered passes an origin's answer to the private feeds, or to the node on its loop.
@@ -422,6 +422,7 @@ func (d *Daemon) drive(ctx context.Context) error {
 	watching, stopWatching := context.WithCancel(ctx) // ends before the node leaves
 	defer stopWatching()
 	parts.Go(func() { d.status.runJournal(watching) })
+	parts.Go(func() { d.status.runHistory(watching) })
 
 	var err error
 	select {

@@ -41,6 +41,7 @@ type status struct {
 	keywords *keywords
 	targets  *notifications
 	contacts *messenger // nil: there is none
+	history  *history
 	log      *slog.Logger
 }
 
@@ -236,6 +237,7 @@ func (st *status) Network(ctx context.Context) (n proxy.Network, err error) {
 	if err != nil {
 		return n, fmt.Errorf("network: %w", err)
 	}
+	n.History = st.history.all()
 	return n, nil
 }
 

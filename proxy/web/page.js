@@ -56,6 +56,30 @@
     });
   }
 
+  // A group of text fields grows when its last field is filled in.
+  for (const group of all("[data-more]")) {
+    group.addEventListener("input", () => {
+      const last = group.lastElementChild;
+      if (last.value) {
+        const next = last.cloneNode();
+        next.value = "";
+        group.append(next);
+      }
+    });
+  }
+
+  // The way of the last items is drawn again, step by step, unless the user wants no motion.
+  for (const button of all("[data-replay]")) {
+    const drawing = document.querySelector(button.dataset.replay);
+    button.hidden = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    button.addEventListener("click", () => {
+      drawing.classList.remove("play");
+      drawing.getBoundingClientRect(); // otherwise the browser would not begin again
+      drawing.classList.add("play");
+      drawing.scrollIntoView({block: "center"});
+    });
+  }
+
   // One box selects all rows of the page.
   const boxes = all('input[type="checkbox"][name="url"]'), every = byID("all");
   if (every) {
@@ -70,7 +94,7 @@
   on.addEventListener("change", () => { try { localStorage.setItem("shortcuts", on.checked ? "on" : "off"); } catch { /* not kept */ } });
   help.hidden = false;
   help.addEventListener("click", () => keys.showModal());
-  const rows = () => all(".rows > li, .channels > li");
+  const rows = () => all(".rows > li, .channels > li:not(:empty)");
   const current = () => rows().findIndex(row => row.contains(document.activeElement));
   const go = step => {
     const list = rows(), at = current();
@@ -134,6 +158,18 @@
           const why = e.querySelector(".why");
           if (why) {
             why.innerHTML = row.why;
+          }
+        }
+      });
+      stream.addEventListener("part", event => {
+        const part = JSON.parse(event.data), e = byID(part.id);
+        if (e) {
+          const section = e.closest("section"), hadFocus = e.contains(document.activeElement);
+          e.innerHTML = part.html;
+          e.classList.toggle("trouble", part.trouble);
+          section.hidden = !section.querySelector("li:not(:empty)");
+          if (hadFocus) {
+            e.querySelector("a")?.focus();
           }
         }
       });

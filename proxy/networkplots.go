@@ -1,0 +1,126 @@
+package proxy
+
+import (
+	"fmt"
+	"time"
+
+	"tidings/internal/plot"
+)
+
+// maxPlotPoints bounds the points of a line, so that the page stays small. Beyond it, points are means of samples.
+const maxPlotPoints = 170
+
+// A series is one value over time.
+type series struct {
+	at    []time.Time
+	value []float64
+}
+
+func (s *series) add(at time.Time, value float64) {
+	s.at, s.value = append(s.at, at), append(s.value, value)
+}
+
+// thin returns the series with at most maxPlotPoints points.
+func (s *series) thin() (t series) {
+	each := max(1, (len(s.at)+maxPlotPoints-1)/maxPlotPoints)
+	for i := 0; i < len(s.at); i += each {
+		sum, n := 0.0, 0
+		for ; n < each && i+n < len(s.at); n++ {
+			sum += s.value[i+n]
+		}
+		t.add(s.at[i+n-1], sum/float64(n))
+	}
+	return t
+}
+
+// line returns the line of the series in a plot.
+func (s *series) line(name string, hue plot.Hue) plot.Line {
+	t := s.thin()
+	l := plot.Line{Name: name, Hue: hue, Y: t.value}
+	for _, at := range t.at {
+		l.X = append(l.X, float64(at.Unix()))
+	}
+	return l
+}
+
+// about describes the series in a sentence, for people who cannot see the plot.
+func (s *series) about(what string) string {
+	least, most := s.value[0], s.value[0]
+	for _, v := range s.value {
+		least, most = min(least, v), max(most, v)
+	}
+	last := s.value[len(s.value)-1]
+	return fmt.Sprintf("%s: between %.0f and %.0f, and %.0f at last.", what, least, most, last)
+}
+
+// minPlotPoints is the number of values from which a plot says something.
+const minPlotPoints = 2
+
+// membersPlot shows the estimated number of members; nil: there are too few values yet.
+func membersPlot(samples []NetworkSample) *plot.Chart {
+	var members series
+	for _, s := range samples {
+		members.add(s.At, float64(s.Members))
+	}
+	if len(members.at) < minPlotPoints {
+		return nil
+	}
+	return &plot.Chart{
+		Title: "Members of the network", Text: members.about("Estimated members"), Y: plot.Axis{Label: "members"}, X: timeAxis(members.at),
+		Lines: []plot.Line{members.line("estimate of this node", plot.Blue)}, Width: plotWidth, Height: plotHeight,
+	}
+}
+
+// loadPlot shows how often all members poll, and how often they may; nil: this node knows too few values.
+func loadPlot(samples []NetworkSample) *plot.Chart {
+	var polls, target series
+	for _, s := range samples {
+		if s.Target > 0 {
+			polls.add(s.At, s.Polls)
+			target.add(s.At, s.Target)
+		}
+	}
+	if len(polls.at) < minPlotPoints {
+		return nil
+	}
+	limit := target.line("target", plot.Black)
+	limit.Dashed = true
+	return &plot.Chart{
+		Title: "Polls of all members", Text: polls.about("Polls in a polling interval") + " " + target.about("Target"), Y: plot.Axis{Label: "polls in a polling interval"}, X: timeAxis(polls.at),
+		Lines: []plot.Line{polls.line("polls", plot.Blue), limit}, Width: plotWidth, Height: plotHeight,
+	}
+}
+
+// ownPlot shows how often this node polled for the network; nil: there are too few values yet.
+func ownPlot(samples []NetworkSample) *plot.Chart {
+	var polls series
+	for _, s := range samples {
+		polls.add(s.At, float64(s.OwnPolls))
+	}
+	if len(polls.at) < minPlotPoints {
+		return nil
+	}
+	return &plot.Chart{
+		Title: "Polls of this node", Text: polls.about("Polls in ten minutes"), Y: plot.Axis{Label: "polls in ten minutes"}, X: timeAxis(polls.at),
+		Lines: []plot.Line{polls.line("polls of this node", plot.Green)}, Width: plotWidth, Height: plotHeight,
+	}
+}
+
+// Size of a plot in the units of a drawing, so that three plots beside each other have legible texts.
+const (
+	plotWidth  = 360
+	plotHeight = 160
+)
+
+// maxTimeLabels bounds the labels below a plot, so that they stand apart in the larger letters of a phone.
+const maxTimeLabels = 5
+
+func timeAxis(at []time.Time) plot.Axis {
+	ticks := plot.Times(at[0], at[len(at)-1])
+	for i := range ticks {
+		if len(ticks) > maxTimeLabels && i%2 > 0 {
+			ticks[i].Label = ""
+		}
+	}
+	return plot.Axis{Ticks: ticks}
+}
