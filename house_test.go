@@ -27,7 +27,7 @@ var storeys = []struct {
 }{
 	{7, "cmd/tidings"},
 	{6, "internal/daemon internal/publisher internal/authority internal/deployment"},
-	{5, "internal/loop internal/fetch internal/store internal/news internal/notify internal/xmpp internal/longtest internal/check/checktest internal/daemon/origin overlay/libp2p overlay/libp2p/attacker proxy sim sim/plant"},
+	{5, "internal/loop internal/fetch internal/store internal/news internal/notify internal/icons internal/xmpp internal/longtest internal/check/checktest internal/daemon/origin overlay/libp2p overlay/libp2p/attacker proxy sim sim/plant"},
 	{corridor, "internal/node"},
 	{3, "corona feedtree cobra cobra/firehose"},
 	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums overlay/relay cobra/index"},

@@ -20,8 +20,8 @@ type callbacks struct {
 	up         pushed
 	status     func(key overlay.ID, m *coronapb.PushStatus) // takes the status of a subscription for a channel that this node leads
 	subscriber *websub.Subscriber                           // nil: hubs cannot call this node
-	orders     map[string]pushOrder
-	calendar   env.Calendar[string] // channels whose order may have lapsed
+	orders     map[string]pushOrder                         // until they lapse
+	calendar   env.Calendar[string]                         // channels whose order may have lapsed, one entry for each
 }
 
 // pushed leads channels. It gets directly what a member would send to the sequencer.
@@ -58,9 +58,11 @@ func (cb *callbacks) post(to, form string, then func(env.Answer)) {
 
 // note notes who has ordered a subscription, and until when the order is in force.
 func (cb *callbacks) note(channel string, from env.PeerID, now time.Time) {
+	_, planned := cb.orders[channel]
 	until := now.Add(pushOrderLife)
-	cb.orders[channel] = pushOrder{from, until}
-	cb.calendar.Add(until, channel)
+	if cb.orders[channel] = (pushOrder{from, until}); !planned {
+		cb.calendar.Add(until, channel)
+	}
 }
 
 // onOrder takes the order of a sequencer. It comes from a member that may lead the channel.
@@ -75,7 +77,6 @@ func (cb *callbacks) onOrder(from env.PeerID, m *coronapb.PushOrder) {
 		return
 	}
 	if m.Hub == "" {
-		delete(cb.orders, m.Url)
 		cb.subscriber.Drop(m.Url)
 		return
 	}
@@ -84,11 +85,11 @@ func (cb *callbacks) onOrder(from env.PeerID, m *coronapb.PushOrder) {
 		cb.stats.Garbage++
 		return
 	}
-	cb.note(m.Url, from, now)
 	if !cb.subscriber.Want(m.Url, t, m.Renew) {
 		cb.answer(from, &coronapb.PushStatus{Key: m.Key, Kind: coronapb.PushStatus_FAILED, Detail: "the node that is to subscribe has too many subscriptions"})
 		return
 	}
+	cb.note(m.Url, from, now)
 	cb.say(m.Url, false)
 }
 
@@ -152,10 +153,12 @@ func (cb *callbacks) run(now time.Time) {
 		return
 	}
 	for channel, _, ok := cb.calendar.Pop(now); ok; channel, _, ok = cb.calendar.Pop(now) {
-		if o, known := cb.orders[channel]; known && !now.Before(o.until) {
-			delete(cb.orders, channel)
-			cb.subscriber.Drop(channel)
+		if o := cb.orders[channel]; now.Before(o.until) { // it was repeated
+			cb.calendar.Add(o.until, channel)
+			continue
 		}
+		delete(cb.orders, channel)
+		cb.subscriber.Drop(channel)
 	}
 	cb.subscriber.Run(now)
 }
@@ -176,17 +179,25 @@ func (c *Corona) Notify(path, signature, contentType string, body []byte) websub
 	return c.callbacks.subscriber.Notify(path, signature, contentType, body)
 }
 
-// Hint tells the sequencers of the feed and of the page at a canonical address that its document may have changed. Only the
-// keys are sent, and nodes that lead no such channel ignore them.
+// Hint tells those who lead the feed or the page at a canonical address that its document may have changed, and those who
+// lead the few feeds of its domain: many sites announce the address of their home page only.
 func (c *Corona) Hint(address string) {
 	for _, channel := range [...]string{address, feed.PageChannel(address)} {
-		key := overlay.Key(c.cfg.Network, channel)
-		m := &coronapb.Message{Body: &coronapb.Message_Hint{Hint: &coronapb.Hint{Key: key[:]}}}
-		if c.leaders[key] != nil {
-			c.take(key, "", m)
-		} else {
-			c.tell(key, m, false)
-		}
+		c.HintChannel(overlay.Key(c.cfg.Network, channel))
+	}
+	if domain, private := Origin(address); !private {
+		c.steward.hintSite(domain)
+	}
+}
+
+// HintChannel tells the sequencer of a channel that its document may have changed. Only the key is sent, and a node that
+// leads no such channel ignores it.
+func (c *Corona) HintChannel(key overlay.ID) {
+	m := &coronapb.Message{Body: &coronapb.Message_Hint{Hint: &coronapb.Hint{Key: key[:]}}}
+	if c.leaders[key] != nil {
+		c.take(key, "", m)
+	} else {
+		c.tell(key, m, false)
 	}
 }
 

@@ -50,6 +50,7 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 	c.intake = &intake{base: b}
 	c.callbacks = &callbacks{base: b, requests: c.requests, reports: c.reports, orders: map[string]pushOrder{}}
 	c.sequencer = newSequencer(b, c.domains, c.permits, c.allocator, c.requests, c.poller, c.intake, c.callbacks)
+	c.steward.hint = c.HintChannel
 	c.callbacks.open(e.Store)
 	return c
 }

@@ -19,12 +19,12 @@ func TestAHintCausesAFetch(t *testing.T) {
 		prepare func(p *labNode, l *leaderState)
 		want    bool
 	}{
-		"after five minutes":                 {channel, hintGap, nil, true},
-		"too soon":                           {channel, hintGap - 2*time.Minute, nil, false},
-		"another channel":                    {"http://b.example/feed", hintGap, nil, false},
-		"polls fail":                         {channel, hintGap, func(_ *labNode, l *leaderState) { l.state.Kind = coronapb.State_FAILING }, false},
-		"the domain asks for fewer requests": {channel, hintGap, func(p *labNode, l *leaderState) { p.domains.limit(l.domain, p.l.now.Add(time.Hour)) }, false},
-		"the domain has had its request":     {channel, hintGap, func(p *labNode, l *leaderState) { l.domain.lastUngranted = env.MomentOf(p.l.now) }, false},
+		"after five minutes":                 {channel, HintGap, nil, true},
+		"too soon":                           {channel, HintGap - 2*time.Minute, nil, false},
+		"another channel":                    {"http://b.example/feed", HintGap, nil, false},
+		"polls fail":                         {channel, HintGap, func(_ *labNode, l *leaderState) { l.state.Kind = coronapb.State_FAILING }, false},
+		"the domain asks for fewer requests": {channel, HintGap, func(p *labNode, l *leaderState) { p.domains.limit(l.domain, p.l.now.Add(time.Hour)) }, false},
+		"the domain has had its request":     {channel, HintGap, func(p *labNode, l *leaderState) { l.domain.lastUngranted = env.MomentOf(p.l.now) }, false},
 	} {
 		l := newLab(t)
 		requests := 0

@@ -67,6 +67,7 @@ type labNode struct {
 	l         *lab
 	logs      map[overlay.ID]*channelLog
 	slow      bool // entries are held only when the test calls hold
+	full      bool // logs take no entries
 	waiting   []func(ok bool)
 	wish      time.Time
 	readers   int
@@ -183,6 +184,9 @@ func (p *labNode) Saw(_ overlay.ID, _ string, doc *feed.Feed, secure bool) {
 func (p *labNode) SawPage(overlay.ID, string, *page.Core) { p.sawPages++ }
 
 func (p *labNode) Found(key overlay.ID, d difference.Delta, _ *feed.Feed, done func(ok bool)) bool {
+	if p.full {
+		return false
+	}
 	log := p.logs[key]
 	d = followed(p.l.t, d)
 	held := func(ok bool) {

@@ -10,10 +10,10 @@ const confirmAtOnce = 10
 // need not fetch its document only to confirm what another one has found. It is negative if no node is to do that now.
 func (sq *sequencer) PollSoon(key overlay.ID) int {
 	l := sq.leaders[key]
-	if l != nil && sq.pushes.quiet(l, sq.clock.Now()) {
+	switch {
+	case l != nil && l.push.pushed() && !sq.pushes.confirm(l, sq.clock.Now()):
 		return -1
-	}
-	if l != nil && l.pollers < confirmAtOnce {
+	case l != nil && l.pollers < confirmAtOnce:
 		return l.pollers
 	}
 	return 0

@@ -233,7 +233,7 @@ func breaksPoliteness(m *coronapb.Politeness) string {
 		if len(b.ReadersResponse.Record) > overlay.MaxRecord {
 			return "readers"
 		}
-	case *coronapb.Politeness_LedgerRequest:
+	case *coronapb.Politeness_LedgerRequest, *coronapb.Politeness_SiteHint:
 	case *coronapb.Politeness_Ledger:
 		if len(b.Ledger.Entries) > maxLedger {
 			return "ledger"

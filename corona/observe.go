@@ -315,14 +315,13 @@ func (sq *sequencer) takeHanded(l *leaderState, from env.Peer, r observation, no
 	l.known.Recognise(r.f)
 	d := l.known.Diff(r.f)
 	d.Head = nil
-	if r.pushed && l.push.member == cmp.Or(from.ID, sq.node.Self().Peer.ID) {
-		defer sq.pushes.delivered(l, d, now)
-	}
 	switch {
 	case d.Empty() && r.partial && l.inFlight > 0: // the poller reports them again
 	case d.Empty():
 		answer()
-	case sq.handOver(l, d, r.f, answer): // otherwise the node offers them again
+	case !sq.handOver(l, d, r.f, answer):
+		return // the node offers them again
+	default:
 		// The validators are those of a document without these items: "not modified" would hide that the origin takes them back.
 		l.valid = validators{}
 		sq.note(l)
@@ -335,5 +334,8 @@ func (sq *sequencer) takeHanded(l *leaderState, from env.Peer, r observation, no
 			l.noteAll(d, from)
 			sq.learn(l, d, false)
 		}
+	}
+	if r.pushed && l.push.member == cmp.Or(from.ID, sq.node.Self().Peer.ID) {
+		sq.pushes.delivered(l, d, now)
 	}
 }

@@ -18,7 +18,7 @@ const (
 	// pushedInterval is the polling interval of a channel whose hub is trusted.
 	pushedInterval = 6 * time.Hour
 	// pushedPollGap is the longest time between two polls of such a channel, also while its hub delivers.
-	pushedPollGap = 24 * time.Hour
+	pushedPollGap = 36 * time.Hour
 	// silentFactor is the time without news, in mean times between updates, after which the sequencer looks whether its hub
 	// has left something out. With pushGrace, and the time until the next upkeep, that is within two such times. Updates come
 	// at random, so that this costs a request for about every fifth update.
@@ -35,9 +35,9 @@ const (
 	pushOrderLife  = 30 * time.Minute
 	// pushedLookGap is the time between two requests to owners to fetch the document of a channel whose hub is trusted, only
 	// to confirm what was pushed.
-	pushedLookGap = 24 * time.Hour
-	// hintGap is the least time between the last fetch of a channel and one that a hint causes, because anybody may hint.
-	hintGap = 5 * time.Minute
+	pushedLookGap = 28 * time.Hour
+	// HintGap is the least time between the last fetch of a channel and one that a hint causes, because anybody may hint.
+	HintGap = 5 * time.Minute
 )
 
 // pushing is what the sequencer of a channel knows of its hub.
@@ -126,7 +126,7 @@ func (ps *pushes) watch(l *leaderState, now time.Time) {
 	case p.pushed() && !p.missedAt.IsZero() && now.Sub(p.missedAt) >= pushGrace:
 		ps.fail(l, "it has not delivered an item that polls have found", now)
 	case l.fetching != 0 || l.domain.limitedUntil.After(now):
-	case p.hinted && last >= ps.scaled(hintGap):
+	case p.hinted && last >= ps.scaled(HintGap):
 		ps.look(l, now)
 	case p.pushed() && last >= ps.patience(l, now) && now.Sub(p.heardAt) >= ps.patience(l, now):
 		ps.look(l, now)
@@ -135,9 +135,11 @@ func (ps *pushes) watch(l *leaderState, now time.Time) {
 
 // look fetches a channel because its hub has said nothing, or somebody has given a hint.
 func (ps *pushes) look(l *leaderState, now time.Time) {
+	if ps.fetch(l, now); l.fetching == 0 {
+		return // the domain allows no request now: the hint waits
+	}
 	ps.stats.PushLooks++
-	ps.fetch(l, now)
-	l.push.hinted = l.push.hinted && l.fetching == 0 // the domain allows no request now: the hint waits
+	l.push.hinted = false
 }
 
 // patience is how long a hub may be silent before the sequencer looks whether it has left something out.
@@ -234,7 +236,7 @@ func (ps *pushes) hint(l *leaderState, now time.Time) {
 		return
 	}
 	l.push.hinted = true
-	ps.upkeep(l, now)
+	ps.watch(l, now)
 }
 
 // delivered takes the part of a proven notification that the log lacked. A hub is trusted if that is news, or was until a
@@ -252,8 +254,9 @@ func (ps *pushes) delivered(l *leaderState, d difference.Delta, now time.Time) {
 	}
 	limit := cmp.Or(l.lag, l.unpushed/2) + pushGrace
 	var dates []time.Time
+	topic := p.topic
 	ps.worker.Do(func() { dates = datesOf(d.Changes) }, func() {
-		if l.ceased {
+		if l.ceased || p.topic != topic {
 			return
 		}
 		if age, ok := ageOf(dates, now, maxLag*l.unpushed); ok && age > limit {
@@ -319,22 +322,22 @@ func (ps *pushes) interval(l *leaderState) (interval time.Duration, why string, 
 }
 
 // proven reports whether a channel needs no poll now: since the last one its hub has delivered an item, less than a polling
-// interval ago. Only polls find what the origin takes back, so there is one in a day, and more of them if one has found some.
+// interval ago. Only polls find what the origin takes back, so there is one in a day and a half, and more of them if one has found some.
 func (ps *pushes) proven(l *leaderState, now time.Time) bool {
 	p, interval := &l.push, ps.scaled(pushedInterval)
 	return p.pushed() && !p.unsettled && p.heardAt.After(l.state.Polled) && now.Sub(p.heardAt) < interval && now.Sub(l.state.Polled) < ps.scaled(pushedPollGap)-interval/2
 }
 
-// quiet reports whether owners are not to fetch the document of a channel now, only to confirm what was pushed.
-func (ps *pushes) quiet(l *leaderState, now time.Time) bool {
-	if !l.push.pushed() {
+// confirm reports whether owners are to fetch the document of a channel now, to confirm what was pushed. The sequencer then
+// fetches it, too, because it asks the owners about what it has seen itself.
+func (ps *pushes) confirm(l *leaderState, now time.Time) bool {
+	if now.Sub(l.push.lookedAt) < ps.scaled(pushedLookGap) {
 		return false
 	}
-	if now.Sub(l.push.lookedAt) < ps.scaled(pushedLookGap) {
-		return true
+	if l.push.lookedAt = now; l.fetching == 0 {
+		ps.fetch(l, now)
 	}
-	l.push.lookedAt = now
-	return false
+	return true
 }
 
 // topicOf returns the hub and the topic that a document names; the zero value if there is no hub to be asked. f is the

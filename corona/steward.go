@@ -44,7 +44,8 @@ type steward struct {
 	permits *permits // for grants that this node makes for itself
 	owners  Owners   // nil: domains have no budgets
 	store   env.Store
-	trees   Trees // nil: claims of readers are not audited
+	trees   Trees                // nil: claims of readers are not audited
+	hint    func(key overlay.ID) // tells the sequencer of a channel that its document may have changed
 
 	startedAt    time.Time                    // when this node started
 	ledgerLost   bool                         // the grants that it had signed before could not be read
@@ -103,8 +104,12 @@ func (st *steward) deliver(key overlay.ID, m *coronapb.Politeness) {
 		st.onReadersRequest(key, m.Domain, q)
 		return
 	}
-	if st.owners == nil || overlay.StewardKey(st.cfg.Network, m.Domain) != key || m.GetGrantRequest() == nil {
+	if st.owners == nil || overlay.StewardKey(st.cfg.Network, m.Domain) != key || m.GetGrantRequest() == nil && m.GetSiteHint() == nil {
 		st.stats.Garbage++
+		return
+	}
+	if m.GetSiteHint() != nil {
+		st.onSiteHint(m.Domain, true)
 		return
 	}
 	now := st.clock.Now()
@@ -137,6 +142,8 @@ func (st *steward) receive(from env.PeerID, m *coronapb.Politeness) {
 		if sender, requests := st.openGrantRequest(m.Domain, b.GrantRequest, now); len(requests) > 0 {
 			st.onGrantRequest(m.Domain, sender, requests, now)
 		}
+	case *coronapb.Politeness_SiteHint:
+		st.onSiteHint(m.Domain, false)
 	case *coronapb.Politeness_GrantResponse:
 		st.permits.onGrantResponse(m.Domain, b.GrantResponse)
 	case *coronapb.Politeness_Countersign:

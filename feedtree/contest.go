@@ -53,9 +53,9 @@ const (
 	// unaskedIntervals is the number of polling intervals after which an owner looks for an item that it was not asked to
 	// look for: longer than an honest sequencer waits before it asks all owners to look.
 	unaskedIntervals = 2
-	// pushedLookGap is the time between two such looks of an owner at a feed whose news a hub pushes. Otherwise these looks
-	// would be more requests than the polls that the hub saves.
-	pushedLookGap = 24 * time.Hour
+	// pushedPatience takes the place of unaskedIntervals in a feed whose news a hub pushes: the sequencer asks about once in a day.
+	// Earlier looks would be more requests than the polls that the hub saves.
+	pushedPatience = 40 * time.Hour
 	// maxTold is how often an owner tells the sequencer of a contest that the log lacks, in equal intervals before it bars it: a
 	// message may be lost, and the log may have no room.
 	maxTold = 4
@@ -90,9 +90,15 @@ func (ct *contests) check(now time.Time) {
 				r.wanted[i].told = 0
 			}
 		}
-		r.expire(now, ct.cfg.PollInterval)
+		patience, life := unaskedIntervals*ct.cfg.PollInterval, watchIntervals*ct.cfg.PollInterval
+		if ct.app.Pushed(key) {
+			patience, life = max(patience, pushedPatience), life+pushedPatience
+		}
+		r.expire(now, life)
 		ct.read(key, r, log)
-		ct.look(key, v.URL, r, now)
+		if r.overdue(now, patience, ct.contestAfter()) {
+			ct.witnesses.look(key, v.URL, r)
+		}
 		ct.judge(key, r, v.Epoch.Owners, now)
 	}
 }
@@ -140,15 +146,12 @@ func (r *sightRecord) settle(certificate []*difference.Sighting, owners []env.Pe
 	r.wanted = slices.DeleteFunc(r.wanted, func(w wantedSight) bool { return m.of(w.Version) != (mark{}) })
 }
 
-// look fetches the document if the sequencer should have asked for that long ago.
-func (ct *contests) look(key overlay.ID, url string, r *sightRecord, now time.Time) {
-	if slices.ContainsFunc(r.wanted, func(w wantedSight) bool {
-		return now.Sub(w.since) > unaskedIntervals*ct.cfg.PollInterval && r.at.Before(w.since.Add(ct.contestAfter()))
-	}) {
-		if now.Sub(r.lookedAt) > pushedLookGap || !ct.app.Pushed(key) {
-			ct.witnesses.look(key, url, r)
-		}
-	}
+// overdue reports whether the sequencer should have asked this node long ago to look for an item, or whether there were so
+// many items that it could not know.
+func (r *sightRecord) overdue(now time.Time, patience, contestAfter time.Duration) bool {
+	return r.crowded && now.Sub(r.at) > patience || slices.ContainsFunc(r.wanted, func(w wantedSight) bool {
+		return now.Sub(w.since) > patience && r.at.Before(w.since.Add(contestAfter))
+	})
 }
 
 // sign signs which wanted items the last document lacks. An item counts as missing only if the document cannot have

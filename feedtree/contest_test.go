@@ -152,3 +152,36 @@ func TestFalseReportsCostLittle(t *testing.T) {
 		t.Errorf("%d looks, problem %v", n, c.problem)
 	}
 }
+
+// An owner looks for an item that it was not asked to look for, after some patience. A sequencer that appends so many items
+// that the owner forgets some does not keep it from looking.
+func TestAnOwnerLooksUnasked(t *testing.T) {
+	const patience, after = 36 * time.Hour, time.Minute
+	item := func(n int) difference.Version { return difference.Version{ID: feed.ID{byte(n), byte(n >> 8)}} }
+	for _, c := range []struct {
+		items   int
+		looked  time.Duration // since the beginning
+		now     time.Duration
+		overdue bool
+	}{
+		{1, 0, patience, false},
+		{1, 0, patience + time.Minute, true},
+		{1, time.Hour, patience + time.Minute, false}, // a document after the item has come anyway
+		{0, 0, 2 * patience, false},
+		{difference.MaxSeen, time.Minute / 2, patience, false},
+		{difference.MaxSeen + 1, 0, patience, false},
+		{difference.MaxSeen + 1, 0, patience + time.Minute, true},
+	} {
+		r := sightRecord{at: began.Add(c.looked)}
+		for i := range c.items {
+			since := began.Add(time.Second)
+			if c.items > difference.MaxSeen {
+				since = began.Add(patience) // not yet overdue by themselves
+			}
+			r.want(item(i), true, since)
+		}
+		if got := r.overdue(began.Add(c.now), patience, after); got != c.overdue || len(r.wanted) > difference.MaxSeen {
+			t.Errorf("%d items, a document after %v: overdue after %v: %v", c.items, c.looked, c.now, got)
+		}
+	}
+}

@@ -37,6 +37,7 @@ func newOriginAudits(m *common, entries *entries) *originAudits {
 type originAuditing struct {
 	lookAt  time.Time      // when the next look is planned; zero: none is
 	awaited bool           // the next document is to be compared
+	quiet   bool           // nothing has caused that look
 	looks   int            // looks at the differences that have been found
 	differs []originDiffer // at most maxDiffers
 	problem *Problem       // nil: none is known
@@ -79,6 +80,9 @@ const (
 	// quietAudits times Config.AuditOneIn is the largest number of polling intervals between two looks that nothing has
 	// caused. On average a follower looks once in AuditOneIn intervals, at random.
 	quietAudits = 2
+	// maxRareIntervals: a feed that is polled more seldom than others, because a hub pushes its news, is looked at more
+	// seldom, too; but at most so much, because the sequencer may lie about its interval.
+	maxRareIntervals = 12
 	// maxDisorder: a document is in the order of time if one in so many items, at most, follows an item that it should
 	// precede, as a pinned one does.
 	maxDisorder = 8
@@ -111,11 +115,16 @@ func (oa *originAudits) shown(c *channel, items []difference.Change) {
 
 // planQuiet plans a look that nothing causes, so that owners that say nothing at all are found out, too.
 func (oa *originAudits) planQuiet(c *channel) {
-	if _, isPage := feed.DocumentURL(c.url); isPage || !c.subscribed {
+	if _, isPage := feed.DocumentURL(c.url); isPage || !c.subscribed || !c.lookAt.IsZero() {
 		return
 	}
-	most := quietAudits * uint64(oa.cfg.AuditOneIn) * uint64(oa.cfg.PollInterval)
-	oa.plan(c, time.Duration(env.Mix(oa.secret^binary.BigEndian.Uint64(c.key[:])^uint64(oa.clock.Now().UnixNano()))%most))
+	oa.plan(c, oa.chance(c, quietAudits*time.Duration(oa.cfg.AuditOneIn)*oa.cfg.PollInterval))
+	c.quiet = true
+}
+
+// chance returns a time up to d that nobody else can predict.
+func (oa *originAudits) chance(c *channel, d time.Duration) time.Duration {
+	return time.Duration(env.Mix(oa.secret^binary.BigEndian.Uint64(c.key[:])^uint64(oa.clock.Now().UnixNano())) % uint64(d))
 }
 
 // random returns a random time up to d.
@@ -123,8 +132,9 @@ func (oa *originAudits) random(d time.Duration) time.Duration {
 	return time.Duration(oa.rand.Int64N(int64(d) + 1))
 }
 
-// plan plans a look, unless an earlier one is planned.
+// plan plans a look that something causes, unless an earlier one is planned.
 func (oa *originAudits) plan(c *channel, wait time.Duration) {
+	c.quiet = false
 	if at := oa.after(wait); c.lookAt.IsZero() || at.Before(c.lookAt) {
 		c.lookAt = at
 		oa.cal.add(at, c.key)
@@ -137,7 +147,9 @@ func (oa *originAudits) run(c *channel) {
 	if c.lookAt.IsZero() || oa.clock.Now().Before(c.lookAt) {
 		return // planned for another time
 	}
-	if c.lookAt, c.awaited = (time.Time{}), ok; !ok {
+	rare := min(interval, maxRareIntervals*oa.cfg.PollInterval)
+	skip := !ok || c.quiet && oa.chance(c, rare) >= oa.cfg.PollInterval
+	if c.lookAt, c.awaited = (time.Time{}), !skip; skip {
 		oa.planQuiet(c)
 		return
 	}

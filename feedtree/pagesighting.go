@@ -32,7 +32,7 @@ func (ws *witnesses) sawPage(key overlay.ID, url string, text *page.Core) {
 // page may have changed again, or this node may take for noise what the sequencer does not. A request is answered without
 // the log if neither the log nor the text has changed since the same changes were looked for.
 func (ws *witnesses) answerPage(key overlay.ID, url string, r *sightRecord) {
-	r.expire(ws.clock.Now(), ws.cfg.PollInterval)
+	r.expire(ws.clock.Now(), watchIntervals*ws.cfg.PollInterval)
 	var asked []difference.Version
 	for _, w := range r.wanted {
 		if w.asked {

@@ -34,6 +34,7 @@ type bench struct {
 	alone   []bool                // PollAlone
 	news    []string              // titles of items
 	changes int                   // StateChanged
+	polled  time.Duration         // interval at which the network says that it polls the feed
 }
 
 const benchURL = "http://a.example/"
@@ -42,7 +43,7 @@ func (b *bench) Witnessed(overlay.ID, []feed.ID)            {}
 func (b *bench) Look(overlay.ID, string) bool               { b.fetches = append(b.fetches, b.now); return true }
 func (b *bench) Looking(overlay.ID, int)                    {}
 func (b *bench) Contested(overlay.ID, []difference.Version) {}
-func (b *bench) Interval([]byte) (time.Duration, bool)      { return b.cfg.PollInterval, true }
+func (b *bench) Interval([]byte) (time.Duration, bool)      { return b.polled, true }
 func (b *bench) PollSoon(overlay.ID) int                    { return 0 }
 func (b *bench) Pushed(overlay.ID) bool                     { return false }
 
@@ -57,6 +58,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	b.owned = owners
+	b.polled = Config{}.withDefaults().PollInterval
 	b.common = &common{
 		cfg: Config{}.withDefaults(), clock: b, net: b, rand: e.Rand, log: e.Log, node: node,
 		scribe: scribe.New(e, node, scribe.Config{}, func(scribe.Delivery) {}), owners: owners, signer: signer(), verify: verify, app: b,
@@ -516,6 +518,29 @@ func TestAFollowerOfASilentFeedLooks(t *testing.T) {
 		if b.pass(quietAudits * 2 * b.cfg.PollInterval); b.stats.OriginAudits == 0 {
 			t.Errorf("restarted %v: has not looked", restarted)
 		}
+	}
+}
+
+// A follower looks at the origin once in AuditOneIn polling intervals of the feed, also if these are long; but a sequencer
+// that claims to poll once in a month does not keep it from looking.
+func TestARarelyPolledFeedIsLookedAtRarely(t *testing.T) {
+	var looks []uint64
+	for _, intervals := range []time.Duration{1, 4, maxRareIntervals, 100 * maxRareIntervals} {
+		b := newBench(t)
+		b.cfg.AuditOneIn = 2
+		b.polled = intervals * b.cfg.PollInterval
+		audits := newOriginAudits(b.common, &entries{b.common, b})
+		c := b.follow()
+		audits.planQuiet(c)
+		for range 40 {
+			b.pass(20 * b.cfg.PollInterval)
+			audits.saw(c, &feed.Feed{})
+		}
+		looks = append(looks, b.stats.OriginAudits)
+	}
+	t.Logf("%d looks", looks)
+	if often := looks[0]; often < 35 || looks[1] >= often || looks[2] < 2 || looks[2] > often/2 || looks[3] < 2 || looks[3] > often/2 {
+		t.Errorf("%d looks", looks)
 	}
 }
 

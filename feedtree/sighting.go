@@ -40,6 +40,7 @@ type sightRecord struct {
 	to       env.PeerID    // the sequencer that wants to know
 	looks    int           // times that the document was fetched only for a sequencer, without success
 	lookedAt time.Time     // when the document was last fetched only for a sequencer
+	crowded  bool          // since the last document, wanted items of the log have made room for others
 	watching
 	page    *page.Seen // of a page: what this node has read of it; nil: nothing yet
 	judging bool       // of a page: wanted changes are being compared with it
@@ -81,7 +82,7 @@ func (ws *witnesses) saw(key overlay.ID, url string, doc *feed.Feed) {
 		return
 	}
 	before, first := *r, r.at.IsZero()
-	r.looks = 0
+	r.looks, r.crowded = 0, false
 	defer ws.contest(key, url, r)
 	r.at, r.seen = ws.clock.Now(), make([]seenVersion, 0, len(doc.Items))
 	r.fetched = ws.logHead(key)
@@ -187,6 +188,7 @@ func (r *sightRecord) want(v difference.Version, logged bool, now time.Time) *wa
 	case i < 0:
 		if len(r.wanted) >= difference.MaxSeen {
 			drop := max(0, slices.IndexFunc(r.wanted, func(w wantedSight) bool { return !w.logged }))
+			r.crowded = r.crowded || r.wanted[drop].logged
 			r.wanted = slices.Delete(r.wanted, drop, drop+1)
 		}
 		r.wanted = append(r.wanted, wantedSight{Version: v, since: now, itemSince: now, logged: logged})
@@ -200,8 +202,8 @@ func (r *sightRecord) want(v difference.Version, logged bool, now time.Time) *wa
 }
 
 // expire ends the search for items that nobody has settled for long.
-func (r *sightRecord) expire(now time.Time, interval time.Duration) {
-	r.wanted = slices.DeleteFunc(r.wanted, func(w wantedSight) bool { return now.Sub(w.since) > watchIntervals*interval })
+func (r *sightRecord) expire(now time.Time, life time.Duration) {
+	r.wanted = slices.DeleteFunc(r.wanted, func(w wantedSight) bool { return now.Sub(w.since) > life })
 }
 
 // unchanged handles the answer of the origin that the document which this node fetched last has not changed.

@@ -20,8 +20,12 @@ func TestAttentionIsLive(t *testing.T) {
 		w, ended := &streamReader{ResponseRecorder: httptest.NewRecorder()}, make(chan struct{})
 		go func() {
 			defer close(ended)
-			b.server.ServeHTTP(w, request("GET", "/live?rows=20&attention=1", nil).WithContext(ctx))
+			b.server.ServeHTTP(w, request("GET", "/live?attention=1", nil).WithContext(ctx))
 		}()
+		synctest.Wait()
+		if all := strings.Count(w.take(), "event: part"); all != maxAttention+2 {
+			t.Errorf("the stream begins with %d parts", all)
+		}
 		change := func(c Channel) (parts []string) {
 			b.node.mu.Lock()
 			b.node.channels[rssURL] = c
@@ -42,7 +46,7 @@ func TestAttentionIsLive(t *testing.T) {
 		if len(got) != 1 || !strings.HasPrefix(got[0], `{"id":"a-0","trouble":true,"html":"<div`) || !strings.Contains(got[0], "gone for good (410)") || len(got[0]) > 1000 {
 			t.Errorf("a feed is gone, and it says %q", got)
 		}
-		if got := change(Channel{State: StateOK}); len(got) != 1 || strings.TrimSpace(got[0]) != `{"id":"a-0","trouble":false,"html":""}` {
+		if got := change(Channel{State: StateOK}); len(got) != 1 || strings.TrimSpace(got[0]) != `{"id":"a-0","trouble":false,"html":"","why":""}` {
 			t.Errorf("the feed is back, and it says %q", got)
 		}
 		end()
@@ -51,9 +55,9 @@ func TestAttentionIsLive(t *testing.T) {
 	gone, end := context.WithCancel(t.Context())
 	end()
 	w := httptest.NewRecorder()
-	newManyServer(t, 1000).server.ServeHTTP(w, request("GET", "/live?rows=1&all=1&attention=1", nil).WithContext(gone))
+	newManyServer(t, 1000).server.ServeHTTP(w, request("GET", "/live?attention=1", nil).WithContext(gone))
 	if parts := strings.Count(w.Body.String(), "event: part"); parts != maxAttention+2 {
-		t.Errorf("a page that comes back gets %d parts", parts)
+		t.Errorf("a page gets %d parts", parts)
 	}
 	for event := range strings.SplitSeq(w.Body.String(), "\n\n") {
 		if len(event) > 1000 {

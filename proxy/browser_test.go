@@ -83,9 +83,17 @@ func browser(t *testing.T) context.Context {
 	return within
 }
 
+// changedPage is a page of which one part counts.
+const changedPage = "page+https://h.example/fares#select=.fares"
+
 // newFullServer returns a server whose pages show everything that they can show.
 func newFullServer(t *testing.T) *testServer {
 	b := newTestServer(t, func(c *Config) {
+		now, late := c.Now(), 3*time.Minute
+		c.News = memoryNews{
+			health: []HealthChange{{At: now.Add(-time.Hour), Kind: "recovered", Text: "it can be read again", Since: OptionalTime(now.Add(-72 * time.Hour))}},
+			found:  []NewItem{{now, &late, true}, {now.Add(-5 * time.Hour), nil, false}, {now.Add(-6 * time.Hour), &late, false}},
+		}
 		c.Keywords = &memoryKeywords{watches: []Watch{{Number: 1, Query: "bridge NOT card"}}}
 		failing := time.Date(2026, 11, 20, 11, 0, 0, 0, time.UTC)
 		c.Notifications = &memoryNotifications{targets: []NotifyTarget{
@@ -104,6 +112,13 @@ func newFullServer(t *testing.T) *testServer {
 	b.node.inspections[choiceURL] = Inspection{Page: true, Feeds: []Choice{
 		{URL: "https://page.example/posts.xml", Title: "Posts of the page", Kind: KindFeed},
 		{URL: "https://page.example/comments/" + strings.Repeat("long", 20), Kind: KindFeed},
+	}}
+	b.node.publish(t, changedPage, `<feed xmlns="http://www.w3.org/2005/Atom"><title>Fares</title><id>urn:f</id><entry><id>1</id><title>Single 4.20</title><content type="html">`+
+		`&lt;p&gt;Fares from May&lt;/p&gt;&lt;p&gt;− &lt;del&gt;Single 4.00&lt;/del&gt;&lt;/p&gt;&lt;p&gt;− &lt;del&gt;Children free&lt;/del&gt;&lt;/p&gt;&lt;p&gt;+ &lt;ins&gt;Single 4.20&lt;/ins&gt;&lt;/p&gt;&lt;hr&gt;&lt;p&gt;+ &lt;ins&gt;See &lt;a href="https://h.example/tickets"&gt;all tickets&lt;/a&gt;&lt;/ins&gt;&lt;/p&gt;</content></entry></feed>`)
+	b.node.Subscribe(t.Context(), changedPage, false)
+	b.node.channels[changedPage] = Channel{State: StateOK, Publisher: "SHA256:" + strings.Repeat("long", 10), FormerKeys: []FormerKey{{"SHA256:old", true}}, Pollers: 2}
+	b.node.pollers = Pollers{Interval: time.Hour, Pollers: []Poller{
+		{Member{ID: idAt(1), Role: RoleSelf}, OptionalTime(b.clock.Add(10 * time.Minute))}, {Member{ID: idAt(2), Role: RoleLeaf}, OptionalTime(b.clock.Add(40 * time.Minute))},
 	}}
 	rtt, soon, rank := 12.4, 21.0, 1
 	b.node.channels[rssURL] = Channel{State: StateOK, Subscribers: 3, Pollers: 2, Key: idAt(26), DetectionExpectedS: &soon, NextPoll: OptionalTime(b.clock.Add(time.Minute)), LastPoll: OptionalTime(b.clock.Add(-time.Hour)), Rank: &rank, Why: "two members poll it in turns"}
@@ -132,8 +147,12 @@ func TestPagesInABrowser(t *testing.T) {
 	b := newFullServer(t)
 	served := httptest.NewServer(submitForm(b.server))
 	defer served.Close()
-	if err := chromedp.Do(ctx, chromedp.Navigate(b.server.OpenURL(served.URL))); err != nil {
+	// After the log-in, the address of a feed for readers leads to the page of the subscription.
+	if err := chromedp.Do(ctx, chromedp.Navigate(b.server.OpenURL(served.URL)), chromedp.Navigate(b.server.ReadURL(served.URL, rssURL))); err != nil {
 		t.Fatal(err)
+	}
+	if at, err := chromedp.Run(ctx, chromedp.Location()); err != nil || at != served.URL+"/show?url="+url.QueryEscape(rssURL) {
+		t.Errorf("the address of a feed leads to %s, %v", at, err)
 	}
 	b.server.messages.put("undo", message{Text: "Unsubscribed from 2 feeds", Undo: []string{rssURL, atomURL}, until: b.clock.Add(time.Minute)}, 1)
 	b.server.messages.put("problem", message{Text: "nothing can be read there yet: no such host: h.example", Problem: true, until: b.clock.Add(time.Minute)}, 1)
@@ -141,6 +160,7 @@ func TestPagesInABrowser(t *testing.T) {
 	feed := url.QueryEscape(rssURL)
 	for _, p := range []struct{ name, path string }{
 		{"home", "/?still"}, {"show", "/show?url=" + feed}, {"shown", "/show?new=1&url=" + feed}, {"add", "/add?url=" + feed},
+		{"page", "/show?url=" + url.QueryEscape(changedPage)},
 		{"subscriptions", "/subscriptions"}, {"undo", "/subscriptions?q=gone&said=undo"}, {"problem", "/show?said=problem&url=" + feed}, {"lists", "/lists"}, {"node", "/node"},
 		{"channels", "/channels?sort=-readers"}, {"filtered", "/channels?filter=nothing"},
 		{"network", "/network"}, {"wedge", "/network?channel=" + feed}, {"fault", "/show?url=http://unknown.example/"}, {"missing", "/nowhere"},

@@ -113,10 +113,10 @@ func (s *Server) channels(w http.ResponseWriter, r *http.Request) error {
 	if falling {
 		slices.Reverse(keys)
 	}
-	p.Found, p.Pages = len(keys), max(1, (len(keys)+channelRows-1)/channelRows)
+	p.Found = len(keys)
 	page, _ := strconv.Atoi(q.Get("page"))
-	p.Page = min(max(1, page), p.Pages)
-	for _, key := range keys[min(len(keys), (p.Page-1)*channelRows):min(len(keys), p.Page*channelRows)] {
+	keys, p.Page, p.Pages = pageOf(keys, page, channelRows)
+	for _, key := range keys {
 		p.Channels = append(p.Channels, newChannelView(all[key.index]))
 	}
 	if p.Page > 1 {

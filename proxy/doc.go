@@ -23,7 +23,8 @@
 // format are sent byte for byte. They come from strangers. Feed readers sanitise what they display, as they must
 // for any feed, and a proxy that did it for them would damage the content. Response headers keep a browser from
 // running any of it. Everything that this package writes itself is sanitised (sanitiser.go): the pages, and items in
-// another format than their source's.
+// another format than their source's. A browser in which the node's user opens the address of a subscription is led to
+// its page (readable.go).
 //
 // A keyword feed (keywords.go) contains articles of many feeds, with identities of its own and with their sources,
 // all sanitised. Its token is the subscription's number, encrypted with a key derived from the node's secret.

@@ -21,8 +21,27 @@ type News interface {
 	// NewItems returns how many items the node's feeds and pages have had since a time, without edits, and as far as
 	// the journal goes back.
 	NewItems(since time.Time) int
+	// EachNewItem calls each with every new item of a feed since a time, the latest first. url "" stands for all feeds.
+	EachNewItem(url string, since time.Time, each func(NewItem))
+	// HealthOf returns the kept changes of the health of a feed, the latest first and at most limit.
+	HealthOf(url string, limit int) ([]HealthChange, error)
 	// Changed returns a channel that is closed by the next event.
 	Changed() <-chan struct{}
+}
+
+// A NewItem says when a new item of a feed was seen.
+type NewItem struct {
+	At    time.Time
+	Delay *time.Duration // how long after its date that was; nil: not known
+	Here  bool           // this node has found the item itself
+}
+
+// A HealthChange says that a feed began to fail, recovered, has gone or moved, or has another key.
+type HealthChange struct {
+	At    time.Time
+	Kind  string     // failing, recovered, gone, moved or key
+	Text  string     // for people
+	Since *time.Time // when a feed began to fail
 }
 
 // An Event is a new or edited item of a feed or a search, or a change of the health of a feed.
@@ -65,12 +84,11 @@ func (s *Server) apiEvents(w http.ResponseWriter, r *http.Request) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case s.streams <- struct{}{}:
-		defer func() { <-s.streams }()
-	default:
-		return nil, refuse(http.StatusServiceUnavailable, "%d programs are reading events already: close one of them", maxStreams)
+	release, err := s.takeStream()
+	if err != nil {
+		return nil, err
 	}
+	defer release()
 	wanted := func(e *Event) bool {
 		return len(query["url"])+len(query["query"]) == 0 ||
 			e.URL != "" && slices.Contains(query["url"], e.URL) || e.Query != "" && slices.Contains(query["query"], e.Query)
@@ -93,6 +111,16 @@ func (s *Server) firstEvent(lastSeen, after string) (uint64, error) {
 		return 0, refuse(http.StatusBadRequest, "the event %q is not a number", oneLine(after))
 	}
 	return number, nil
+}
+
+// takeStream takes the place of a stream, until release is called.
+func (s *Server) takeStream() (release func(), err error) {
+	select {
+	case s.streams <- struct{}{}:
+		return func() { <-s.streams }, nil
+	default:
+		return nil, refuse(http.StatusServiceUnavailable, "%d pages and programs are reading events already: close one of them", maxStreams)
+	}
 }
 
 // stream writes events until the client or the node ends.
@@ -124,8 +152,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, at uint64, wante
 	}
 }
 
-// beginStream begins an answer of server-sent events. It returns the function that writes to it, and reports whether that
-// was possible.
+// beginStream begins an answer of server-sent events. The function that it returns writes to the answer, and reports whether
+// it could.
 func beginStream(w http.ResponseWriter) (send func(format string, args ...any) bool) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")

@@ -196,5 +196,5 @@ func setSecurityHeaders(h http.Header) {
 }
 
 // pagePolicy is the Content-Security-Policy of pages. They run one script, which comes from the node itself and sends
-// requests only to the node.
-const pagePolicy = "default-src 'none'; img-src 'self' https:; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+// requests only to the node. Nothing is loaded from elsewhere, because publishers would see who reads.
+const pagePolicy = "default-src 'none'; img-src 'self'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"

@@ -37,6 +37,7 @@ type homePage struct {
 	Paused      bool // the page does not refresh itself
 	Alone       bool // the node knows no other member
 	Numbers     []number
+	Timeline    timeline
 	Attention   attention
 	List        listing
 	Bookmarklet template.URL // the bookmarklet
@@ -86,7 +87,7 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	h := homePage{Alone: status.EstimateN <= 1, Numbers: s.numbers(channels), Bookmarklet: bookmarklet(scheme(r) + "://" + r.Host)}
+	h := homePage{Alone: status.EstimateN <= 1, Numbers: s.numbers(channels), Timeline: newTimeline(s.config.News, s.config.Now()), Bookmarklet: bookmarklet(scheme(r) + "://" + r.Host)}
 	if s.config.Notice != nil {
 		n := s.config.Notice()
 		h.Notice = &n
@@ -128,11 +129,7 @@ func (s *Server) attention(r *http.Request, status Status, channels []Channel) (
 		keys = append(keys, newSortKey(byState, c, i))
 	}
 	slices.SortFunc(keys, sortKey.compare)
-	for _, key := range keys[:min(len(keys), maxAttention)] {
-		c := channels[key.index]
-		s.complete(r, &c)
-		a.Feeds = append(a.Feeds, newChannelView(c))
-	}
+	a.Feeds = s.views(r, channels, keys[:min(len(keys), maxAttention)])
 	a.More = len(keys) - len(a.Feeds)
 	return a, nil
 }

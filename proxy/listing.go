@@ -187,14 +187,28 @@ func (s *Server) listing(r *http.Request, channels []Channel, q listQuery, rows 
 		}
 	}
 	slices.SortFunc(keys, sortKey.compare)
-	l.Found, l.Pages = len(keys), max(1, (len(keys)+rows-1)/rows)
-	l.Page = min(q.Page, l.Pages)
-	for _, key := range keys[min(len(keys), (l.Page-1)*rows):min(len(keys), l.Page*rows)] {
+	l.Found = len(keys)
+	keys, l.Page, l.Pages = pageOf(keys, q.Page, rows)
+	l.Rows = s.views(r, channels, keys)
+	return l
+}
+
+// views returns some channels as pages show them.
+func (s *Server) views(r *http.Request, channels []Channel, keys []sortKey) (views []channelView) {
+	for _, key := range keys {
 		c := channels[key.index]
 		s.complete(r, &c)
-		l.Rows = append(l.Rows, newChannelView(c))
+		views = append(views, newChannelView(c))
 	}
-	return l
+	return views
+}
+
+// pageOf returns the part of a list that is on a page of so many rows, the number of that page, from 1, and how many there are.
+// A page that there is not means the nearest one.
+func pageOf(keys []sortKey, page, rows int) (part []sortKey, number, pages int) {
+	pages = max(1, (len(keys)+rows-1)/rows)
+	number = min(max(1, page), pages)
+	return keys[(number-1)*rows : min(len(keys), number*rows)], number, pages
 }
 
 // addChoices adds the states and tags that can be chosen as filters.

@@ -259,13 +259,58 @@ func TestSomeSubscriptionsCannotBeEnded(t *testing.T) {
 	b.node.unsubscribeErrors = map[string]error{atomURL: fmt.Errorf("unsubscribe: %w", ErrFull)}
 	form := url.Values{"do": {"unsubscribe"}, "url": {rssURL, "https://ended.example/", atomURL}}
 	_, page := b.postRows(form)
-	for _, want := range []string{"said warning", "Unsubscribed from 1 feed, and not from the others: unsubscribe: no space left.", ">Undo<"} {
+	for _, want := range []string{"said warning", "Unsubscribed from 1 feed, and the others are as they were: unsubscribe: no space left.", ">Undo<"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("no %s in %s", want, page)
 		}
 	}
 	if status, _, text := b.post("/subscriptions", form); status != 507 {
 		t.Errorf("if none ends: %d %s", status, text)
+	}
+}
+
+// If some of several subscriptions cannot get a tag, the message says so.
+func TestSomeSubscriptionsCannotGetATag(t *testing.T) {
+	b := newTestServer(t)
+	full := make([]string, maxTags)
+	for i := range full {
+		full[i] = fmt.Sprint(i)
+	}
+	for _, address := range []string{rssURL, atomURL} {
+		b.node.Subscribe(t.Context(), address, false)
+	}
+	b.node.Describe(t.Context(), atomURL, Description{Tags: full})
+	form := url.Values{"do": {"tag"}, "tag": {"fun"}, "url": {rssURL, atomURL}}
+	if _, page := b.postRows(form); !strings.Contains(page, "said warning") || !strings.Contains(page, "Added the tag fun to 1 subscription, and the others are as they were: a subscription has at most 16 tags, and these are 17.") || !slices.Equal(b.node.channels[rssURL].Tags, []string{"fun"}) {
+		t.Error(page)
+	}
+	if status, _, text := b.post("/subscriptions", form); status != 400 || !strings.Contains(text, "at most 16 tags") {
+		t.Errorf("if none gets it: %d %s", status, text)
+	}
+}
+
+// A subscription that the node does not remember does not keep the others from being made again.
+func TestSomeSubscriptionsAreForgotten(t *testing.T) {
+	b := newTestServer(t)
+	for _, forgotten := range [][]string{{rssURL}, {rssURL, atomURL}} {
+		for _, address := range []string{rssURL, atomURL} {
+			b.node.Subscribe(t.Context(), address, false)
+		}
+		location, _ := b.postRows(url.Values{"do": {"unsubscribe"}, "url": {rssURL, atomURL}})
+		for _, address := range forgotten {
+			delete(b.node.ended, address)
+		}
+		status, to, text := b.post("/undo", url.Values{"said": {location[strings.Index(location, "said=")+5:]}})
+		if len(forgotten) == 2 {
+			if status != 404 {
+				t.Errorf("if all are forgotten: %d %s", status, text)
+			}
+			continue
+		}
+		page := body(t, b.ask("GET", to))
+		if got := b.node.subscriptions(); status != 303 || len(got) != 1 || !strings.Contains(page, "Subscribed again to 1 feed, with title, tags and settings, and the others are as they were:") {
+			t.Errorf("%d %v %s", status, got, page)
+		}
 	}
 }
 
@@ -318,8 +363,11 @@ func TestASubscriptionIsDescribed(t *testing.T) {
 	if c := describe("", ""); c.Title != "" || len(c.Tags) != 0 {
 		t.Errorf("%q %q", c.Title, c.Tags)
 	}
-	if c := describe("An RSS", ""); c.Title != "" {
-		t.Errorf("the feed's own title became one of the user: %q", c.Title)
+	for _, own := range []string{"An RSS", "An   RSS", strings.Repeat("long ", maxTitle), strings.Repeat("ü", maxTitle)} {
+		b.node.publish(t, rssURL, strings.Replace(rssDoc(1, 2), "An RSS", own, 1))
+		if c := describe(own, "fun"); c.Title != "" || len(c.Tags) != 1 {
+			t.Errorf("%.20s: the feed's own title became one of the user, %.20q, with the tags %q", own, c.Title, c.Tags)
+		}
 	}
 	for _, form := range []url.Values{{"url": {rssURL}, "title": {strings.Repeat("x", maxTitle+1)}}, {"url": {rssURL}, "tags": {strings.Repeat("x\n", maxTags) + "y\n" + strings.Repeat("z", maxTag+1)}}, {"url": {atomURL}}} {
 		if status, _, text := b.post("/describe", form); status < 400 || status >= 500 {

@@ -2,9 +2,10 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
-	"strconv"
+	"net/url"
 	"time"
 )
 
@@ -25,14 +26,15 @@ type liveNumber struct {
 	Value string `json:"value"`
 }
 
-// A liveRow tells a page the new state of a subscription, as the page shows it.
+// A liveRow tells a page the new state of a subscription, or of what needs attention, as the page shows it.
 type liveRow struct {
 	ID      string `json:"id"`
 	Trouble bool   `json:"trouble"`
-	HTML    string `json:"html"`
+	HTML    string `json:"html"` // the line below the title
+	Why     string `json:"why"`  // HTML, too: what is said about a problem
 }
 
-// A liveView is what a page shows of numbers and subscriptions. Values are the events that tell of them.
+// A liveView is what a page shows of numbers and subscriptions: the events that tell of them.
 type liveView struct {
 	order  []string // of keys of events
 	events map[string]liveEvent
@@ -41,42 +43,38 @@ type liveView struct {
 type liveEvent struct {
 	kind string // number, row or part
 	data any
-	mark string // changes whenever a page has to be told
+	mark any // changes whenever a page has to be told
 }
 
-// LiveAddress returns the address of the stream that keeps this list up to date.
+// LiveAddress returns the address of the stream that keeps this list up to date. It names the rows, because one that changes
+// may no longer be one of those that the query finds.
 func (l listing) LiveAddress() string {
-	q := l.values()
-	q.Set("rows", strconv.Itoa(l.size))
+	q := url.Values{}
+	for _, c := range l.Rows {
+		q.Add("row", rowID(c.URL))
+	}
 	return withQuery(livePath, q)
 }
 
-// live streams what changes on a page: the numbers of the start page, what needs attention if the page asks for that, and the
-// states of the subscriptions that the page shows. An update has only what has changed.
+// live streams what a page shows, and then what changes: the numbers of the start page, what needs attention if the page asks
+// for that, and the states of the subscriptions that the page shows. The page may be older than the stream, because browsers
+// open pages that nobody looks at yet.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) error {
-	select {
-	case s.streams <- struct{}{}:
-		defer func() { <-s.streams }()
-	default:
-		return refuse(http.StatusServiceUnavailable, "%d pages and programs are reading events already: close one of them", maxStreams)
-	}
-	q := r.URL.Query()
-	rows, _ := strconv.Atoi(q.Get("rows"))
-	rows = min(max(1, rows), listRows)
-	query := parseListQuery(q)
-	changed := s.config.News.Changed()
-	view, took, err := s.liveView(r, query, rows)
+	release, err := s.takeStream()
 	if err != nil {
 		return err
 	}
-	send := beginStream(w)
-	if !send(": changes of this page\n\n") {
-		return nil
+	defer release()
+	rows := map[string]bool{}
+	for _, id := range r.URL.Query()["row"] {
+		rows[id] = true
 	}
-	told := liveView{}
-	if !q.Has("all") {
-		told = view
+	changed := s.config.News.Changed()
+	view, took, err := s.liveView(r, rows)
+	if err != nil {
+		return err
 	}
+	send, told := beginStream(w), liveView{}
 	pulse := time.NewTicker(liveInterval)
 	defer pulse.Stop()
 	for {
@@ -97,7 +95,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) error {
 			return nil
 		}
 		changed = s.config.News.Changed()
-		if view, took, err = s.liveView(r, query, rows); err != nil {
+		if view, took, err = s.liveView(r, rows); err != nil {
 			return nil // the browser asks again
 		}
 	}
@@ -132,8 +130,8 @@ func (v liveView) tell(send func(string, ...any) bool, told liveView) bool {
 	return true
 }
 
-// liveView returns what a page shows now, and how long it took to find out.
-func (s *Server) liveView(r *http.Request, query listQuery, rows int) (v liveView, took time.Duration, err error) {
+// liveView returns what a page with some rows shows now, and how long it took to find out.
+func (s *Server) liveView(r *http.Request, rows map[string]bool) (v liveView, took time.Duration, err error) {
 	began := time.Now()
 	channels, err := s.subs.List(r.Context())
 	if err != nil {
@@ -143,17 +141,21 @@ func (s *Server) liveView(r *http.Request, query listQuery, rows int) (v liveVie
 	for _, n := range s.numbers(channels) {
 		v.add("number "+n.ID, liveEvent{"number", liveNumber{n.ID, n.Value}, n.Value})
 	}
-	for _, c := range s.listing(r, channels, query, rows).Rows {
-		var b bytes.Buffer
-		if err := s.pages.templates.ExecuteTemplate(&b, "facts", page{Now: s.config.Now(), Data: c}); err != nil {
+	for i := range channels {
+		id := rowID(channels[i].URL)
+		if !rows[id] {
+			continue
+		}
+		c := newChannelView(channels[i])
+		row, err := s.pages.liveRow(id, c, s.config.Now())
+		if err != nil {
 			return v, 0, err
 		}
-		var mark bytes.Buffer // without times in words, which change without a reason
-		if err := s.pages.templates.ExecuteTemplate(&mark, "facts", page{Data: c}); err != nil {
+		mark, err := s.pages.liveRow(id, c, time.Time{}) // without times in words, which change without a reason
+		if err != nil {
 			return v, 0, err
 		}
-		id := rowID(c.URL)
-		v.add(id, liveEvent{"row", liveRow{id, c.HasProblem, b.String()}, mark.String()})
+		v.add(id, liveEvent{"row", row, mark})
 	}
 	if r.URL.Query().Has("attention") {
 		if err := s.addAttention(&v, r, channels); err != nil {
@@ -161,6 +163,43 @@ func (s *Server) liveView(r *http.Request, query listQuery, rows int) (v liveVie
 		}
 	}
 	return v, time.Since(began), nil
+}
+
+// liveRow returns the state of a subscription, as a page shows it at a time.
+func (p *pages) liveRow(id string, c channelView, now time.Time) (liveRow, error) {
+	var facts, why bytes.Buffer
+	err := p.templates.ExecuteTemplate(&facts, "facts", page{Now: now, Data: c})
+	if err == nil {
+		err = p.templates.ExecuteTemplate(&why, "trouble", page{Now: now, Data: c})
+	}
+	return liveRow{id, c.HasProblem, facts.String(), why.String()}, err
+}
+
+// addAttention adds what needs attention: an event for the node, one for each place of a feed, and one for what is not shown.
+func (s *Server) addAttention(v *liveView, r *http.Request, channels []Channel) error {
+	status, err := s.subs.Status(r.Context())
+	if err != nil {
+		return err
+	}
+	a, err := s.attention(r, status, channels)
+	if err != nil {
+		return err
+	}
+	add := func(id, template string, data, timeless any, isTrouble bool) {
+		var shown, mark bytes.Buffer
+		err = cmp.Or(err, s.pages.templates.ExecuteTemplate(&shown, template, data), s.pages.templates.ExecuteTemplate(&mark, template, timeless))
+		v.add(id, liveEvent{"part", liveRow{id, isTrouble, shown.String(), ""}, mark.String()})
+	}
+	add("a-node", "sentences", a, a, false)
+	for _, p := range a.Places() {
+		if f := p.Feed; f != nil {
+			add(p.ID, "attention", page{Now: s.config.Now(), Data: f}, page{Data: f}, f.HasProblem)
+		} else {
+			v.add(p.ID, liveEvent{"part", liveRow{ID: p.ID}, ""})
+		}
+	}
+	add("a-more", "more", a, a, false)
+	return err
 }
 
 func (v *liveView) add(key string, e liveEvent) {

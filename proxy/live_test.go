@@ -2,7 +2,10 @@ package proxy
 
 import (
 	"context"
+	"fmt"
+	"html"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +13,7 @@ import (
 	"time"
 
 	cdpbrowser "github.com/chromedp/cdproto/browser"
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 )
@@ -36,25 +40,35 @@ func (s *streamReader) take() string {
 	return s.Body.String()
 }
 
-// A page that is open is told of what changes, and of nothing else, in updates of at most 1 kB.
+// rowsOf returns the address of the stream of a page that shows some subscriptions.
+func rowsOf(addresses ...string) string {
+	var l listing
+	for _, address := range addresses {
+		l.Rows = append(l.Rows, channelView{Channel: Channel{URL: address}})
+	}
+	return l.LiveAddress()
+}
+
+// A page that is open is told of what changes, and of nothing else, in updates of at most 1 kB. It begins with all that the
+// page shows, which may have changed since.
 func TestLivePages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		news := memoryNews{next: make(chan struct{})}
 		b := newTestServer(t, func(c *Config) { c.News = news })
-		for _, address := range []string{rssURL, atomURL} {
+		for _, address := range []string{rssURL, atomURL, jsonURL} {
 			b.node.Subscribe(t.Context(), address, false)
 		}
 		ctx, end := context.WithCancel(t.Context())
 		w, ended := &streamReader{ResponseRecorder: httptest.NewRecorder()}, make(chan struct{})
 		go func() {
 			defer close(ended)
-			b.server.ServeHTTP(w, request("GET", "/live?rows=20&sort=newest", nil).WithContext(ctx))
+			b.server.ServeHTTP(w, request("GET", rowsOf(rssURL, atomURL), nil).WithContext(ctx))
 		}()
 		told := func() string {
 			synctest.Wait()
 			return w.take()
 		}
-		if got := told(); w.Header().Get("Content-Type") != "text/event-stream" || strings.Contains(got, "event:") {
+		if got := told(); w.Header().Get("Content-Type") != "text/event-stream" || strings.Count(got, "event: number") != 5 || strings.Count(got, "event: row") != 2 || strings.Contains(got, rowID(jsonURL)) {
 			t.Errorf("a new stream begins with %q", got)
 		}
 		time.Sleep(liveQuiet)
@@ -63,7 +77,7 @@ func TestLivePages(t *testing.T) {
 		b.node.mu.Unlock()
 		close(news.next)
 		got := told()
-		for _, want := range []string{`event: number`, `{"id":"trouble","value":"1"}`, "event: row", `"id":"` + rowID(rssURL) + `","trouble":true`, "gone"} {
+		for _, want := range []string{`event: number`, `{"id":"trouble","value":"1"}`, "event: row", `"id":"` + rowID(rssURL) + `","trouble":true`, "</b> gone", `"why":"<p class=\"error\">The feed is gone for good (410).`} {
 			if !strings.Contains(got, want) {
 				t.Errorf("no %s in %s", want, got)
 			}
@@ -83,22 +97,19 @@ func TestLivePages(t *testing.T) {
 	})
 }
 
-// A page that comes back gets all that it shows, and a page too many is refused.
-func TestLivePagesThatComeBack(t *testing.T) {
-	b := newTestServer(t)
-	b.node.Subscribe(t.Context(), rssURL, false)
+// An update is small, however much a page shows, and a page too many is refused.
+func TestLivePagesAreSmallAndFew(t *testing.T) {
+	b := newManyServer(t, 1000)
+	page := body(t, b.ask("GET", "/subscriptions?state=trouble"))
+	_, address, _ := strings.Cut(page, `data-live="`)
+	address, _, _ = strings.Cut(address, `"`)
 	ctx, end := context.WithCancel(t.Context())
 	end()
 	w := httptest.NewRecorder()
-	b.server.ServeHTTP(w, request("GET", "/live?rows=20&all=1", nil).WithContext(ctx))
-	if got := w.Body.String(); strings.Count(got, "event: number") != 5 || strings.Count(got, "event: row") != 1 {
-		t.Error(got)
-	}
-	many, cancelled := newManyServer(t, 1000), httptest.NewRecorder()
-	many.server.ServeHTTP(cancelled, request("GET", "/live?rows=50&all=1&sort=state", nil).WithContext(ctx))
-	events := strings.Split(cancelled.Body.String(), "\n\n")
-	if len(events) != 1+5+50+1 {
-		t.Errorf("%d events", len(events))
+	b.server.ServeHTTP(w, request("GET", html.UnescapeString(address), nil).WithContext(ctx))
+	events := strings.Split(strings.TrimSuffix(w.Body.String(), "\n\n"), "\n\n")
+	if len(events) != 5+50 {
+		t.Errorf("%s: %d events", address, len(events))
 	}
 	for _, event := range events {
 		if len(event) > 1000 {
@@ -108,7 +119,7 @@ func TestLivePagesThatComeBack(t *testing.T) {
 	for range maxStreams {
 		b.server.streams <- struct{}{}
 	}
-	if r := b.ask("GET", "/live?rows=20"); r.StatusCode != 503 {
+	if r := b.ask("GET", rowsOf(rssURL)); r.StatusCode != 503 {
 		t.Error(r.StatusCode)
 	}
 }
@@ -151,7 +162,7 @@ func TestSubscriptionsByKeyboardInABrowser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := chromedp.Do(ctx, chromedp.Click(row+" [data-copy]")); err != nil {
+	if err := chromedp.Do(ctx, chromedp.Focus(row+" [data-copy]"), chromedp.KeyEvent(" ")); err != nil {
 		t.Fatal(err)
 	}
 	copied, err := chromedp.Run(ctx, chromedp.Evaluate[string](`new Promise(done => {
@@ -165,7 +176,34 @@ func TestSubscriptionsByKeyboardInABrowser(t *testing.T) {
 	b.node.channels[rssURL] = Channel{State: "gone", Error: "gone for good (410)"}
 	b.node.mu.Unlock()
 	close(news.next)
-	if err := chromedp.Do(ctx, chromedp.WaitVisible(row+" .facts .state.trouble"), chromedp.Navigate("about:blank")); err != nil {
+	if err := chromedp.Do(ctx, chromedp.WaitVisible(row+" .facts .state.trouble"), chromedp.WaitVisible(row+" .why .error"), chromedp.Navigate("about:blank")); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The script of pages says times in the words of the node.
+func TestTimesInABrowserAreThoseOfTheNode(t *testing.T) {
+	ctx := browser(t)
+	b := newTestServer(t)
+	served := httptest.NewServer(b.server)
+	defer served.Close()
+	stopped := fmt.Sprintf("Date.now = () => %d; window.setInterval = tick => { window.tick = tick }", b.clock.UnixMilli())
+	if _, err := chromedp.Call(ctx, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: stopped}); err != nil {
+		t.Fatal(err)
+	}
+	var times, want []string
+	for _, d := range []time.Duration{0, time.Second, 119 * time.Second, 120 * time.Second, 7199 * time.Second, 2 * time.Hour, 48*time.Hour - time.Second, 48 * time.Hour, 800 * 24 * time.Hour} {
+		for _, d := range []time.Duration{d, -d} {
+			at := OptionalTime(b.clock.Add(-d))
+			times = append(times, fmt.Sprintf(`<time datetime="%s"></time><time datetime="%[1]s" data-for></time>`, iso(at)))
+			want = append(want, formatRelative(b.clock, at), formatDuration(b.clock, at))
+		}
+	}
+	if err := chromedp.Do(ctx, chromedp.Navigate(b.server.OpenURL(served.URL))); err != nil {
+		t.Fatal(err)
+	}
+	got, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](fmt.Sprintf(`document.body.innerHTML = %q; tick(); [...document.querySelectorAll("time")].map(e => e.textContent)`, strings.Join(times, ""))))
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, want %q, %v", got, want, err)
 	}
 }

@@ -32,6 +32,8 @@ type memoryNode struct {
 	findings      []Finding
 	channels      map[string]Channel // additional fields for List
 	network       Network
+	pollers       Pollers
+	polledSoon    []string // arguments of PollSoon
 	trees         map[string]Tree
 	inspections   map[string]Inspection
 	inspectErrors map[string]error // returned by Inspect
@@ -197,6 +199,15 @@ func (m *memoryNode) Status(ctx context.Context) (Status, error) {
 
 func (m *memoryNode) Network(context.Context) (Network, error) { return m.network, nil }
 
+func (m *memoryNode) Pollers(context.Context, string) (Pollers, error) { return m.pollers, nil }
+
+func (m *memoryNode) PollSoon(_ context.Context, url string) error {
+	if _, known := m.Version(url); !known {
+		return ErrNoSubscription
+	}
+	m.polledSoon = append(m.polledSoon, url)
+	return nil
+}
 func (m *memoryNode) Tree(_ context.Context, url string) (Tree, error) { return m.trees[url], nil }
 
 func (m *memoryNode) Inspect(ctx context.Context, url string) (Inspection, error) {
@@ -222,9 +233,20 @@ func (m *memoryNode) subscriptions() map[string]bool {
 
 // memoryNews is a journal without events.
 type memoryNews struct {
-	items int // returned by NewItems
-	next  chan struct{}
+	items  int // returned by NewItems
+	next   chan struct{}
+	found  []NewItem
+	health []HealthChange
 }
+
+func (n memoryNews) EachNewItem(_ string, since time.Time, each func(NewItem)) {
+	for _, f := range n.found {
+		if !f.At.Before(since) {
+			each(f)
+		}
+	}
+}
+func (n memoryNews) HealthOf(string, int) ([]HealthChange, error) { return n.health, nil }
 
 func (memoryNews) After(uint64, int) ([]Event, bool, error) { return nil, false, nil }
 func (memoryNews) Last() uint64                             { return 0 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"crypto/rand"
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -90,14 +91,24 @@ func (s *Server) undoForm(w http.ResponseWriter, r *http.Request) error {
 	if !ok || len(m.Undo) == 0 || !s.config.Now().Before(m.until) {
 		return refuse(http.StatusGone, "this cannot be undone any more: subscribe again")
 	}
+	again := 0
+	var forgotten error
 	for i, address := range m.Undo {
-		if err := s.subs.Resubscribe(r.Context(), address); err != nil {
+		switch err := s.subs.Resubscribe(r.Context(), address); {
+		case err == nil:
+			again++
+		case errors.Is(err, ErrNoSubscription): // another try would not help, and the others can be made again
+			forgotten = err
+		default:
 			m.Undo = m.Undo[i:] // the button undoes the others
 			s.messages.put(token, m, 1)
 			return err
 		}
 	}
-	text := "Subscribed again to " + Plural(len(m.Undo), "feed", "feeds") + ", with title, tags and settings"
-	s.redirectWith(w, r, ownPage(r.PostForm.Get("back"), "/"), message{Text: text})
+	if again == 0 {
+		return forgotten
+	}
+	text := "Subscribed again to " + Plural(again, "feed", "feeds") + ", with title, tags and settings"
+	s.redirectWith(w, r, ownPage(r.PostForm.Get("back"), "/"), partly(text, forgotten))
 	return nil
 }

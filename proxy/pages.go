@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -33,6 +32,7 @@ type pages struct {
 	templates *template.Template
 	assets    map[string]asset // by path
 	sanitiser sanitiser
+	siteIcons bool // the icons of sites are shown
 }
 
 // An asset is a static file.
@@ -66,21 +66,22 @@ func (s *Server) static(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func newPages() *pages {
-	p := &pages{sanitiser: newSanitiser(), assets: map[string]asset{
+func newPages(siteIcons bool) *pages {
+	p := &pages{sanitiser: newSanitiser(), siteIcons: siteIcons, assets: map[string]asset{
 		stylePath:  newAsset(stylePath, "text/css; charset=utf-8", plot.CSS),
 		scriptPath: newAsset(scriptPath, "text/javascript; charset=utf-8", ""),
 		iconPath:   newAsset(iconPath, "image/svg+xml", ""),
 	}}
 	functions := template.FuncMap{"when": formatRelative, "iso": iso, "host": hostOf, "plural": Plural[int], "rowID": rowID, "count": formatCount,
 		"duration": formatDuration, "sentence": sentence, "exact": formatSecondsPtr, "provenanceName": provenanceName, "provenanceNote": provenanceNote,
-		"asset": p.address, "plot": svg, "choose": func(options []option, chosen string) choice { return choice{options, chosen} }, "part": func(now time.Time, is any) page { return page{Now: now, Data: is} }}
+		"provenanceWords": provenanceWords, "asset": p.address, "siteIcon": p.siteIconOf, "plot": svg, "healthWords": healthWords,
+		"isoOf": func(t time.Time) string { return iso(&t) }, "whenOf": func(now, t time.Time) string { return formatRelative(now, &t) }, "choose": func(options []option, chosen string) choice { return choice{options, chosen} }, "part": func(now time.Time, is any) page { return page{Now: now, Data: is} }}
 	p.templates = template.Must(template.New("").Funcs(functions).ParseFS(web, "web/*.html"))
 	return p
 }
 
 // svg returns a chart as a part of a page. The chart has escaped its texts.
-func svg(c plot.Chart) template.HTML { return template.HTML(c.SVG()) }
+func svg(c *plot.Chart) template.HTML { return template.HTML(c.SVG()) }
 
 // A choice is a list of options, of which one is chosen.
 type choice struct {
@@ -185,92 +186,9 @@ func newChannelView(c Channel) channelView {
 	}
 }
 
-// showPage is the page of one subscription.
-type showPage struct {
-	Channel   channelView
-	Items     []itemView
-	More      int    // number of items that are not shown
-	JustAdded bool   // the subscription was just made
-	Error     string // why there are no items
-	Stale     string
-}
-
-// itemView is an item as shown to people. Its HTML is sanitised.
-type itemView struct {
-	Title, Link, Author string
-	At                  *time.Time
-	Content             template.HTML
-	Provenance          string
-	Withdrawn           bool
-}
-
-// maxPageItems bounds the items on the page of a subscription. The page is a sample of what readers get, not a feed
-// reader.
-const maxPageItems = 20
-
-func (s *Server) show(w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
-	address, err := s.resolveAddress(r, q.Get("url"))
-	if err != nil {
-		return err
-	}
-	channel, ok, err := s.findChannel(r.Context(), address)
-	if err != nil {
-		return err
-	}
-	if !ok {
-		return refuse(http.StatusNotFound, "there is no subscription to %s", oneLine(address))
-	}
-	s.complete(r, &channel)
-	p := showPage{Channel: newChannelView(channel), JustAdded: q.Get("new") != ""}
-	if !p.Channel.New { // a new channel would wait for the origin
-		p.read(r, s)
-	}
-	return s.writePage(w, r, http.StatusOK, "show.html", p.Channel.Name, p)
-}
-
-// read fills in the items. An error is shown on the page.
-func (p *showPage) read(r *http.Request, s *Server) {
-	window, err := s.subs.Read(r.Context(), p.Channel.URL)
-	if err != nil {
-		if p.Error = oneLine(err.Error()); p.isShown(p.Error) {
-			p.Error = ""
-		}
-		return
-	}
-	if !p.isShown(window.Stale) {
-		p.Stale = window.Stale
-	}
-	entries := window.Document.Entries
-	shown := entries[:min(maxPageItems, len(entries))]
-	p.More = len(entries) - len(shown)
-	for _, e := range shown {
-		p.Items = append(p.Items, s.pages.showItem(e, cmp.Or(window.Document.Base, p.Channel.URL)))
-	}
-}
-
-// isShown reports whether the channel's own error already says the same.
-func (p *showPage) isShown(message string) bool {
-	return p.Channel.Error != "" && strings.Contains(message, p.Channel.Error)
-}
-
-func (p *pages) showItem(e feed.Entry, base string) itemView {
-	m, _ := e.Item.Meaning(base) // an unreadable item is shown without its content
-	at := m.Published
-	for _, other := range []time.Time{m.Updated, e.Arrived} {
-		if at.IsZero() {
-			at = other
-		}
-	}
-	return itemView{
-		Title: cmp.Or(feed.PlainTitle(m.Title), "(untitled)"), Link: p.sanitiser.link(m.Link), Author: m.Author(),
-		At: OptionalTime(at), Content: p.sanitiser.html(cmp.Or(m.Content, m.Summary)), Provenance: e.Provenance,
-		Withdrawn: e.Withdrawn,
-	}
-}
-
 func (s *Server) add(w http.ResponseWriter, r *http.Request) error {
-	address, err := s.resolveAddress(r, r.URL.Query().Get("url"))
+	q := r.URL.Query()
+	address, err := s.resolveAddress(r, withCounts(q.Get("url"), q))
 	if err != nil {
 		return err
 	}

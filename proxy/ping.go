@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"errors"
 	"io"
@@ -27,12 +28,6 @@ const PingPath = "/ping"
 const (
 	// maxPing bounds a request in bytes. It names a site and a few addresses.
 	maxPing = 16 << 10
-	// maxPingElements and maxPingDepth bound the elements of XML-RPC, and how deep they are nested. A method with a value
-	// of a simple type as parameter has depth 5.
-	maxPingElements = 64
-	maxPingDepth    = 8
-	// maxPingParams bounds the parameters of a method. The longest one has five: name, site, page, feed and tags.
-	maxPingParams = 8
 	// maxPingAddresses bounds the addresses of a request that are passed on.
 	maxPingAddresses = 4
 	// maxPings and maxPingsPerBlock bound the requests in pingWindow, in all and from one block of addresses (IPv4 /24, IPv6
@@ -61,15 +56,17 @@ func parsePing(contentType string, body []byte) (p ping, err error) {
 		}
 		named = form["url"]
 	} else {
-		method, params, err := parseCall(body)
+		call, err := decodeCall(body)
 		if err != nil {
-			return ping{}, err
+			return ping{}, errPing
 		}
-		switch p.method = strings.ToLower(method); p.method {
+		for _, param := range call.Params {
+			named = append(named, cmp.Or(param.Text, param.Untyped))
+		}
+		switch p.method = strings.ToLower(strings.TrimSpace(call.Name)); p.method {
 		case "weblogupdates.ping", "weblogupdates.extendedping":
-			named = params[min(1, len(params)):] // the first one is the name of the site, others may be tags
+			named = named[min(1, len(named)):] // the first one is the name of the site, others may be tags
 		case "rsscloud.ping", "rsscloud.notify":
-			named = params
 		default:
 			return ping{}, errPing
 		}
@@ -86,44 +83,24 @@ func parsePing(contentType string, body []byte) (p ping, err error) {
 	return p, nil
 }
 
-// parseCall reads a call of XML-RPC whose parameters are text.
-func parseCall(body []byte) (method string, params []string, err error) {
+// A methodCall is a call of XML-RPC whose parameters are text.
+type methodCall struct {
+	XMLName xml.Name `xml:"methodCall"`
+	Name    string   `xml:"methodName"`
+	Params  []struct {
+		Text    string `xml:"string"`
+		Untyped string `xml:",chardata"`
+	} `xml:"params>param>value"`
+}
+
+// decodeCall reads a call of XML-RPC.
+func decodeCall(body []byte) (call methodCall, err error) {
 	d := xml.NewDecoder(bytes.NewReader(body))
 	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { // addresses are the same in all of them, and names do not count
 		return charmap.ISO8859_1.NewDecoder().Reader(r), nil
 	}
-	var path []string
-	for elements := 0; ; {
-		token, err := d.Token()
-		if errors.Is(err, io.EOF) && method != "" {
-			return method, params, nil
-		}
-		if err != nil {
-			return "", nil, errPing
-		}
-		switch t := token.(type) {
-		case xml.StartElement:
-			path = append(path, t.Name.Local)
-			if elements++; elements > maxPingElements || len(path) > maxPingDepth {
-				return "", nil, errPing
-			}
-			if strings.Join(path, "/") == "methodCall/params/param" {
-				params = append(params, "")
-			}
-		case xml.EndElement:
-			path = path[:len(path)-1]
-		case xml.CharData:
-			switch at := strings.Join(path, "/"); {
-			case at == "methodCall/methodName":
-				method += strings.TrimSpace(string(t))
-			case at == "methodCall/params/param/value" || at == "methodCall/params/param/value/string":
-				params[len(params)-1] += string(t)
-			}
-		}
-		if len(params) > maxPingParams {
-			return "", nil, errPing
-		}
-	}
+	err = d.Decode(&call)
+	return call, err
 }
 
 // servePing answers an announcement. The answer depends on the request alone, so it does not say whether anybody follows

@@ -20,6 +20,10 @@ func (s *Server) serveFeed(w http.ResponseWriter, r *http.Request, path, query s
 		s.writeErrorTo(w, r, err)
 		return
 	}
+	if s.wantsPage(r, t) {
+		showReadable(w, r, t)
+		return
+	}
 	f, subscribed, err := s.renderedFeed(r.Context(), t)
 	if err != nil {
 		s.writeErrorTo(w, r, err)

@@ -42,26 +42,31 @@ func newSanitiser() sanitiser {
 	return sanitiser{p, bluemonday.StrictPolicy(), bluemonday.UGCPolicy()}
 }
 
-// html sanitises content. The content is first parsed and rendered as browsers do it. The policy works tag by tag,
+// html sanitises content for a page. The content is first parsed and rendered as browsers do it. The policy works tag by tag,
 // so a stray closing tag would otherwise close a part of the page.
 func (c sanitiser) html(content string) template.HTML {
 	if len(content) > maxContent {
 		content = strings.ToValidUTF8(content[:maxContent], "")
 	}
-	return template.HTML(c.apply(c.policy, content))
+	return template.HTML(c.apply(c.policy, content, replaceImages))
 }
 
-// apply applies a policy to content.
-func (c sanitiser) apply(policy *bluemonday.Policy, content string) string {
+// apply applies a policy to content, after a change of what is parsed.
+func (c sanitiser) apply(policy *bluemonday.Policy, content string, change func(root *html.Node)) string {
 	nodes, err := html.ParseFragment(strings.NewReader(content), &html.Node{Type: html.ElementNode, Data: "div", DataAtom: atom.Div})
 	if err != nil { // nested too deeply for normal text
 		return string(c.strict.SanitizeBytes([]byte(content)))
 	}
-	var b bytes.Buffer
+	root := &html.Node{Type: html.DocumentNode}
 	for _, n := range nodes {
-		if err := html.Render(&b, n); err != nil {
-			return ""
-		}
+		root.AppendChild(n)
+	}
+	if change != nil {
+		change(root)
+	}
+	var b bytes.Buffer
+	if err := html.Render(&b, root); err != nil {
+		return ""
 	}
 	return string(policy.SanitizeBytes(b.Bytes()))
 }
@@ -69,7 +74,7 @@ func (c sanitiser) apply(policy *bluemonday.Policy, content string) string {
 // cleanMeaning sanitises an item for feeds in another format than its source's.
 func (c sanitiser) cleanMeaning(m *feed.Meaning) {
 	m.Title = c.title(m.Title)
-	m.Summary, m.Content = c.apply(c.feeds, m.Summary), c.apply(c.feeds, m.Content)
+	m.Summary, m.Content = c.apply(c.feeds, m.Summary, nil), c.apply(c.feeds, m.Content, nil)
 	if !isWeb(m.Link) {
 		m.Link = ""
 	}

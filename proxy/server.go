@@ -29,6 +29,7 @@ type Server struct {
 	streams       chan struct{}                   // holds one token for each open stream of events
 	firstReads    *lru[firstRead, time.Time]
 	messages      *lru[string, message]
+	pollWishes    *lru[string, time.Time] // when a person last had a channel polled, by its address
 	pages         *pages
 }
 
@@ -63,6 +64,8 @@ type Config struct {
 	Notifications Notifications
 	// Messenger says how the node talks with people by XMPP; it returns nil if it does not. Default nil.
 	Messenger func() *Messenger
+	// Icon returns a picture for the site of a subscription, and its media type. Default nil: pages show none.
+	Icon func(ctx context.Context, url string) (body []byte, mediaType string, ok bool)
 	// Filter says that keyword subscriptions cover the articles of all channels of the network. Default false.
 	Filter bool
 	// MaxArticles is the size of a keyword feed in articles, at least 1. Default 10. Readers fetch more bytes with a
@@ -146,7 +149,8 @@ func New(subs Subscriptions, config Config) *Server {
 		streams:       make(chan struct{}, maxStreams),
 		firstReads:    newLRU[firstRead, time.Time](maxFirstReads),
 		messages:      newLRU[string, message](maxMessages),
-		pages:         newPages(),
+		pollWishes:    newLRU[string, time.Time](maxPollWishes),
+		pages:         newPages(config.Icon != nil),
 	}
 }
 
@@ -214,6 +218,7 @@ var pageRoutes = map[string]pageRoute{
 	"/":            {get: (*Server).home},
 	"/show":        {get: (*Server).show},
 	livePath:       {get: (*Server).live},
+	siteIconPath:   {get: (*Server).siteIcon},
 	listsPath:      {get: (*Server).listsPage},
 	nodePath:       {get: (*Server).nodePage},
 	"/channels":    {get: (*Server).channels},
@@ -223,6 +228,7 @@ var pageRoutes = map[string]pageRoute{
 	"/unsubscribe": {post: (*Server).unsubscribeForm},
 	undoPath:       {post: (*Server).undoForm},
 	describePath:   {post: (*Server).describeForm},
+	pollPath:       {post: (*Server).pollForm},
 	"/opml":        {get: (*Server).exportOPML, post: (*Server).importForm},
 
 	subscriptionsPath: {get: (*Server).subscriptionsPage, post: (*Server).subscriptionsForm},

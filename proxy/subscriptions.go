@@ -45,8 +45,26 @@ type Subscriptions interface {
 	Status(ctx context.Context) (Status, error)
 	Doctor(ctx context.Context) ([]Finding, error)
 	Network(ctx context.Context) (Network, error)
+	// Pollers returns the members that poll a channel, as far as the node knows them, those nearest to its key first. It
+	// knows the others only if it polls the channel itself.
+	Pollers(ctx context.Context, url string) (Pollers, error)
+	// PollSoon asks the node that leads a channel to fetch it once its politeness allows, and does not wait for that. The
+	// error is ErrNoSubscription if there is no subscription, and ErrForbidden for a quiet one.
+	PollSoon(ctx context.Context, url string) error
 	// Tree returns the node's place in the tree of a feed. It is the zero Tree if the node follows no such feed.
 	Tree(ctx context.Context, url string) (Tree, error)
+}
+
+// Pollers are the members that poll a channel.
+type Pollers struct {
+	Interval time.Duration // between two polls of one of them; 0: not known
+	Pollers  []Poller
+}
+
+// A Poller is a member that polls a channel.
+type Poller struct {
+	Member
+	Next *time.Time // its next poll, as planned; nil if the node does not know it
 }
 
 // A Description holds what a user, or an imported list, says about a subscription.

@@ -84,15 +84,23 @@ func (s *Server) unsubscribeFrom(w http.ResponseWriter, r *http.Request, address
 	if failed != nil && len(ended) == 0 {
 		return failed
 	}
-	m := message{Text: "Unsubscribed from " + Plural(len(ended), "feed", "feeds"), Undo: ended, Problem: failed != nil}
+	text := "Unsubscribed from " + Plural(len(ended), "feed", "feeds")
 	if len(addresses) == 1 {
-		m.Text = "Unsubscribed from " + titleOrAddress(first.Title, addresses[0])
+		text = "Unsubscribed from " + titleOrAddress(first.Title, addresses[0])
 	}
-	if failed != nil {
-		m.Text += ", and not from the others: " + oneLine(failed.Error())
-	}
+	m := partly(text, failed)
+	m.Undo = ended
 	s.redirectWith(w, r, back, m)
 	return nil
+}
+
+// partly returns the message about a change of several subscriptions that has stopped at one of them; failed says why, and
+// is nil if it has not.
+func partly(text string, failed error) message {
+	if failed == nil {
+		return message{Text: text}
+	}
+	return message{Text: text + ", and the others are as they were: " + oneLine(failed.Error()), Problem: true}
 }
 
 // findChannel returns the subscription to an address; ok is false if there is none.
@@ -129,6 +137,7 @@ func (s *Server) changeTag(w http.ResponseWriter, r *http.Request, addresses []s
 	if err != nil {
 		return err
 	}
+	var failed error
 	changed := 0
 	for _, address := range addresses {
 		c, ok := existing[address]
@@ -141,19 +150,22 @@ func (s *Server) changeTag(w http.ResponseWriter, r *http.Request, addresses []s
 		} else {
 			tags = slices.DeleteFunc(tags, func(t string) bool { return t == tag })
 		}
-		if err := checkTags(tags); err != nil {
-			return err
+		if failed = checkTags(tags); failed == nil {
+			failed = s.subs.Describe(r.Context(), address, Description{Tags: normalizeTags(tags)})
 		}
-		if err := s.subs.Describe(r.Context(), address, Description{Tags: normalizeTags(tags)}); err != nil {
-			return err
+		if failed != nil {
+			break
 		}
 		changed++
+	}
+	if failed != nil && changed == 0 {
+		return failed
 	}
 	text := "Removed the tag " + tag + " from "
 	if add {
 		text = "Added the tag " + tag + " to "
 	}
-	s.redirectWith(w, r, back, message{Text: text + Plural(changed, "subscription", "subscriptions")})
+	s.redirectWith(w, r, back, partly(text+Plural(changed, "subscription", "subscriptions"), failed))
 	return nil
 }
 
@@ -170,17 +182,16 @@ func (s *Server) describeForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	title := oneLine(r.PostForm.Get("title"))
-	if len(title) > maxTitle {
-		return refuse(http.StatusBadRequest, "a title has at most %d bytes, and this one has %d", maxTitle, len(title))
-	}
 	tags := strings.Split(r.PostForm.Get("tags"), "\n")
 	tags = slices.DeleteFunc(tags, func(tag string) bool { return oneLine(tag) == "" })
 	if err := checkTags(tags); err != nil {
 		return err
 	}
 	said := Description{Tags: normalizeTags(tags)}
-	if title != known.Title { // otherwise the feed's own title would become one of the user
+	if title := oneLine(r.PostForm.Get("title")); title != oneLine(known.Title) { // the feed's own title does not become one of the user
+		if len(title) > maxTitle {
+			return refuse(http.StatusBadRequest, "a title has at most %d bytes, and this one has %d", maxTitle, len(title))
+		}
 		said.Title, said.OwnTitle = title, title == ""
 	}
 	if err := s.subs.Describe(r.Context(), address, said); err != nil {

@@ -7,6 +7,7 @@ import (
 	"tidings/cobra/firehose"
 	"tidings/difference"
 	"tidings/internal/feed"
+	"tidings/overlay"
 	"tidings/overlay/owner"
 )
 
@@ -38,6 +39,8 @@ func (p *Peer) MakeFilter() { p.filterState = &filterState{} }
 func (f *filterState) reset() {
 	f.entries, f.items = map[owner.Hash]bool{}, map[itemVersion]time.Time{}
 }
+
+func (r application) Saw(overlay.ID, *feed.Feed) {}
 
 func (r application) Dispatched(d firehose.Dispatch) bool {
 	s, f := r.p.swarm, r.p.filterState

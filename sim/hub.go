@@ -125,12 +125,12 @@ func (h *Hub) Publish(feeds int, every time.Duration, limit int) {
 		for _, p := range h.members {
 			p.SubscribeFeed(at)
 		}
-		h.watch(f, 0)
+		h.watch(f, 0, func(body []byte) { h.ping(f, body) })
 	}
 }
 
-// watch has the publisher ping the hub after each version.
-func (h *Hub) watch(f *Feed, t time.Duration) {
+// watch calls publish at each version of a feed after a time, with the document.
+func (h *Hub) watch(f *Feed, t time.Duration, publish func(body []byte)) {
 	next, more := f.Script.Next(t)
 	if !more {
 		return
@@ -142,8 +142,8 @@ func (h *Hub) watch(f *Feed, t time.Duration) {
 				h.pinged[id] = h.Now()
 			}
 		}
-		h.ping(f, f.Script.At(next).Body)
-		h.watch(f, next)
+		publish(f.Script.At(next).Body)
+		h.watch(f, next, publish)
 	})
 }
 

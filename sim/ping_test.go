@@ -22,10 +22,12 @@ func TestAPingIsAHint(t *testing.T) {
 	}
 	h.World.Run(time.Hour)
 	from, pings := h.Now(), 0
-	h.watchPings(f, h.Now().Sub(f.Began), func() {
-		p := h.members[pings%len(h.members)]
-		p.Do(func() { p.node.Corona.Hint(f.URL) })
-		pings++
+	h.watch(f, h.Now().Sub(f.Began), func([]byte) {
+		h.After(time.Second, func() {
+			p := h.members[pings%len(h.members)]
+			p.Do(func() { p.node.Corona.Hint(f.URL) })
+			pings++
+		})
 	})
 	h.World.Run(24 * time.Hour)
 	delays := h.delays(t, from, h.Now().Add(-time.Minute))
@@ -48,28 +50,41 @@ func TestAPingIsAHint(t *testing.T) {
 	report(t, h.Swarm)
 }
 
+// A site that announces its home page only has the few feeds of its domain fetched. Where there are more, it has to name one.
+func TestAPingOfASiteReachesItsFeeds(t *testing.T) {
+	t.Parallel()
+	h := NewHub(13, 8, 1)
+	follow := func(format string, n int) (of []*Feed) {
+		for i := range n {
+			f := h.Serve(fmt.Sprintf(format, i), script.NewLively(script.Config{Seed: uint64(i), Every: 2 * time.Hour, Epoch: h.Now()}))
+			f.Public = true
+			for _, p := range h.members[:3] {
+				p.SubscribeFeed(f.URL)
+			}
+			of = append(of, f)
+		}
+		return of
+	}
+	blog, host := follow("http://www.blog.example/feed%d", 2), follow("http://host.example/feed%d", 9)
+	h.World.Run(2 * time.Hour)
+	before := h.looks()
+	p := h.members[7]
+	p.Do(func() {
+		p.node.Corona.Hint("http://blog.example/")
+		p.node.Corona.Hint("http://host.example/")
+		p.node.Corona.Hint("http://unknown.example/")
+	})
+	h.World.Run(15 * time.Minute) // the domain allows a request in five minutes
+	if n := int(h.looks() - before); n != len(blog) {
+		t.Errorf("%d requests; the site has %d feeds, and the other one has %d", n, len(blog), len(host))
+	}
+	report(t, h.Swarm)
+}
+
 // looks returns how often members have fetched a document because of a hint.
 func (h *Hub) looks() (n uint64) {
 	for _, p := range h.members {
 		n += p.node.Corona.Stats().PushLooks
 	}
 	return n
-}
-
-// watchPings calls ping a moment after each version of a feed.
-func (h *Hub) watchPings(f *Feed, t time.Duration, ping func()) {
-	next, more := f.Script.Next(t)
-	if !more {
-		return
-	}
-	h.At(f.Began.Add(next), func() {
-		before, after := h.ids(f, t), h.ids(f, next)
-		for id := range after {
-			if !before[id] {
-				h.pinged[id] = h.Now()
-			}
-		}
-		h.After(time.Second, ping)
-		h.watchPings(f, next, ping)
-	})
 }

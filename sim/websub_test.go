@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/feedtree"
 	"tidings/internal/longtest"
 )
 
@@ -34,6 +35,39 @@ func TestAHubPushesInsteadOfPolls(t *testing.T) {
 	t.Logf("%d polls, of %d that the readers alone would make; %d deliveries, %v at the median, %v at most", polls, alone, len(delays), delays[len(delays)/2], delays[len(delays)-1])
 	if n := h.Pushed(); n != len(h.Feeds) || 20*polls > alone || delays[len(delays)-1] > 3*time.Second || delays[len(delays)/2] > time.Second {
 		t.Errorf("%d of %d feeds are pushed", n, len(h.Feeds))
+	}
+	report(t, h.Swarm)
+}
+
+// Of a feed that is pushed, each item is witnessed within 40 hours, and all requests for the feed together are at
+// most one in a hundred of those without the hub.
+func TestPushedItemsAreWitnessed(t *testing.T) {
+	t.Parallel()
+	h := NewHub(14, 8, 3)
+	h.Publish(longtest.Pick(1, 3), 3*time.Hour, 0)
+	h.World.Run(9 * time.Hour)
+	before, length := h.Polls(), longtest.Pick(60*time.Hour, 96*time.Hour)
+	h.World.Run(length)
+	polls, alone := h.Polls()-before, len(h.Feeds)*len(h.members)*int(length/(30*time.Minute))
+	t.Logf("%d requests, of %d", polls, alone)
+	if 100*polls > alone {
+		t.Errorf("%d requests; the readers alone would make %d", polls, alone)
+	}
+	for _, f := range h.Feeds {
+		for _, p := range h.members {
+			old := 0
+			for _, e := range documentAt(h.Swarm, p, f.URL).Entries {
+				if e.Arrived.After(h.Now().Add(-40*time.Hour)) || e.Arrived.Before(h.Now().Add(-length)) {
+					continue
+				}
+				if old++; e.Provenance == feedtree.Single {
+					t.Errorf("%s: an item that came at %v is %s", f.URL, e.Arrived, e.Provenance)
+				}
+			}
+			if old == 0 {
+				t.Errorf("%s: no item is that old", f.URL)
+			}
+		}
 	}
 	report(t, h.Swarm)
 }

@@ -38,6 +38,7 @@ type runCommand struct {
 	Filter              bool     `help:"Match searches against all feeds of the network, not only against your subscriptions."`
 	KeywordItems        int      `default:"10" placeholder:"N" help:"Number of articles in the feed of a search, 1 to 200 (${default}). Each takes four bytes of memory per query."`
 	Contact             string   `placeholder:"URL" help:"Contact for owners of polled web servers: an http, https or mailto URL, which is sent in the User-Agent. Default: none."`
+	NoIcons             bool     `help:"Do not ask the web sites of your feeds for their icons, which the node's pages show."`
 	SubscribeOnRead     string   `enum:"never,second,first" default:"second" placeholder:"MODE" help:"Which read of an address without a token subscribes to it: never, second (default) or first."`
 
 	XMPP struct {
@@ -153,6 +154,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	d.Filter = c.Filter
 	d.KeywordItems = c.KeywordItems
 	d.SubscribeOnRead = c.SubscribeOnRead
+	d.NoIcons = c.NoIcons
 	d.Contact = c.Contact
 	d.XMPP = daemon.XMPP{JID: c.XMPP.JID, PasswordFile: c.XMPP.PasswordFile, Server: c.XMPP.Server, Allow: c.XMPP.Allow}
 	d.Version = release().Version

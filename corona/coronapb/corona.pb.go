@@ -31,7 +31,7 @@ const (
 	PushStatus_ASKED      PushStatus_Kind = 0 // the hub has not confirmed the subscription yet
 	PushStatus_SUBSCRIBED PushStatus_Kind = 1
 	PushStatus_DENIED     PushStatus_Kind = 2 // the hub has refused it
-	PushStatus_FAILED     PushStatus_Kind = 3 // the hub could not be asked
+	PushStatus_FAILED     PushStatus_Kind = 3 // the request to the hub failed, or the hub does not confirm it
 )
 
 // Enum value maps for PushStatus_Kind.
@@ -1201,7 +1201,7 @@ type PushOrder struct {
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Url           string                 `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`      // of the channel, canonical; at most 2 KiB
 	Hub           string                 `protobuf:"bytes,3,opt,name=hub,proto3" json:"hub,omitempty"`      // canonical; at most 2 KiB; empty: the member is to unsubscribe
-	Topic         string                 `protobuf:"bytes,4,opt,name=topic,proto3" json:"topic,omitempty"`  // canonical; at most 2 KiB
+	Topic         string                 `protobuf:"bytes,4,opt,name=topic,proto3" json:"topic,omitempty"`  // as the document spells it; at most 2 KiB
 	Renew         bool                   `protobuf:"varint,5,opt,name=renew,proto3" json:"renew,omitempty"` // the hub has failed: it is to be asked again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -39,6 +39,7 @@ type Politeness struct {
 	//	*Politeness_Ledger
 	//	*Politeness_ReadersRequest
 	//	*Politeness_ReadersResponse
+	//	*Politeness_SiteHint
 	Body          isPoliteness_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -160,6 +161,15 @@ func (x *Politeness) GetReadersResponse() *ReadersResponse {
 	return nil
 }
 
+func (x *Politeness) GetSiteHint() *SiteHint {
+	if x != nil {
+		if x, ok := x.Body.(*Politeness_SiteHint); ok {
+			return x.SiteHint
+		}
+	}
+	return nil
+}
+
 type isPoliteness_Body interface {
 	isPoliteness_Body()
 }
@@ -196,6 +206,10 @@ type Politeness_ReadersResponse struct {
 	ReadersResponse *ReadersResponse `protobuf:"bytes,9,opt,name=readers_response,json=readersResponse,proto3,oneof"`
 }
 
+type Politeness_SiteHint struct {
+	SiteHint *SiteHint `protobuf:"bytes,10,opt,name=site_hint,json=siteHint,proto3,oneof"` // routed as GrantRequest
+}
+
 func (*Politeness_GrantRequest) isPoliteness_Body() {}
 
 func (*Politeness_GrantResponse) isPoliteness_Body() {}
@@ -212,6 +226,45 @@ func (*Politeness_ReadersRequest) isPoliteness_Body() {}
 
 func (*Politeness_ReadersResponse) isPoliteness_Body() {}
 
+func (*Politeness_SiteHint) isPoliteness_Body() {}
+
+// SiteHint says that something at a domain may have changed. Anybody may send one.
+type SiteHint struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SiteHint) Reset() {
+	*x = SiteHint{}
+	mi := &file_politeness_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SiteHint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SiteHint) ProtoMessage() {}
+
+func (x *SiteHint) ProtoReflect() protoreflect.Message {
+	mi := &file_politeness_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SiteHint.ProtoReflect.Descriptor instead.
+func (*SiteHint) Descriptor() ([]byte, []int) {
+	return file_politeness_proto_rawDescGZIP(), []int{1}
+}
+
 // GrantRequest asks the domain's steward for new grants, or to renew grants.
 type GrantRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -223,7 +276,7 @@ type GrantRequest struct {
 
 func (x *GrantRequest) Reset() {
 	*x = GrantRequest{}
-	mi := &file_politeness_proto_msgTypes[1]
+	mi := &file_politeness_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -235,7 +288,7 @@ func (x *GrantRequest) String() string {
 func (*GrantRequest) ProtoMessage() {}
 
 func (x *GrantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[1]
+	mi := &file_politeness_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -248,7 +301,7 @@ func (x *GrantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantRequest.ProtoReflect.Descriptor instead.
 func (*GrantRequest) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{1}
+	return file_politeness_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *GrantRequest) GetRecord() []byte {
@@ -276,7 +329,7 @@ type Claims struct {
 
 func (x *Claims) Reset() {
 	*x = Claims{}
-	mi := &file_politeness_proto_msgTypes[2]
+	mi := &file_politeness_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -288,7 +341,7 @@ func (x *Claims) String() string {
 func (*Claims) ProtoMessage() {}
 
 func (x *Claims) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[2]
+	mi := &file_politeness_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -301,7 +354,7 @@ func (x *Claims) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claims.ProtoReflect.Descriptor instead.
 func (*Claims) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{2}
+	return file_politeness_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Claims) GetClaims() []*Claim {
@@ -333,7 +386,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_politeness_proto_msgTypes[3]
+	mi := &file_politeness_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -345,7 +398,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[3]
+	mi := &file_politeness_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -358,7 +411,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{3}
+	return file_politeness_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Claim) GetUrl() string {
@@ -416,7 +469,7 @@ type ReadersRequest struct {
 
 func (x *ReadersRequest) Reset() {
 	*x = ReadersRequest{}
-	mi := &file_politeness_proto_msgTypes[4]
+	mi := &file_politeness_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -428,7 +481,7 @@ func (x *ReadersRequest) String() string {
 func (*ReadersRequest) ProtoMessage() {}
 
 func (x *ReadersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[4]
+	mi := &file_politeness_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -441,7 +494,7 @@ func (x *ReadersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadersRequest.ProtoReflect.Descriptor instead.
 func (*ReadersRequest) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{4}
+	return file_politeness_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ReadersRequest) GetKey() []byte {
@@ -477,7 +530,7 @@ type ReadersResponse struct {
 
 func (x *ReadersResponse) Reset() {
 	*x = ReadersResponse{}
-	mi := &file_politeness_proto_msgTypes[5]
+	mi := &file_politeness_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -489,7 +542,7 @@ func (x *ReadersResponse) String() string {
 func (*ReadersResponse) ProtoMessage() {}
 
 func (x *ReadersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[5]
+	mi := &file_politeness_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -502,7 +555,7 @@ func (x *ReadersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadersResponse.ProtoReflect.Descriptor instead.
 func (*ReadersResponse) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{5}
+	return file_politeness_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ReadersResponse) GetNonce() uint64 {
@@ -536,7 +589,7 @@ type GrantResponse struct {
 
 func (x *GrantResponse) Reset() {
 	*x = GrantResponse{}
-	mi := &file_politeness_proto_msgTypes[6]
+	mi := &file_politeness_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -548,7 +601,7 @@ func (x *GrantResponse) String() string {
 func (*GrantResponse) ProtoMessage() {}
 
 func (x *GrantResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[6]
+	mi := &file_politeness_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -561,7 +614,7 @@ func (x *GrantResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantResponse.ProtoReflect.Descriptor instead.
 func (*GrantResponse) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{6}
+	return file_politeness_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GrantResponse) GetGrants() [][]byte {
@@ -582,7 +635,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_politeness_proto_msgTypes[7]
+	mi := &file_politeness_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -594,7 +647,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[7]
+	mi := &file_politeness_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -607,7 +660,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{7}
+	return file_politeness_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Grant) GetStatement() []byte {
@@ -635,7 +688,7 @@ type Countersignature struct {
 
 func (x *Countersignature) Reset() {
 	*x = Countersignature{}
-	mi := &file_politeness_proto_msgTypes[8]
+	mi := &file_politeness_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +700,7 @@ func (x *Countersignature) String() string {
 func (*Countersignature) ProtoMessage() {}
 
 func (x *Countersignature) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[8]
+	mi := &file_politeness_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +713,7 @@ func (x *Countersignature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Countersignature.ProtoReflect.Descriptor instead.
 func (*Countersignature) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{8}
+	return file_politeness_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Countersignature) GetOwner() uint32 {
@@ -693,7 +746,7 @@ type GrantStatement struct {
 
 func (x *GrantStatement) Reset() {
 	*x = GrantStatement{}
-	mi := &file_politeness_proto_msgTypes[9]
+	mi := &file_politeness_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -705,7 +758,7 @@ func (x *GrantStatement) String() string {
 func (*GrantStatement) ProtoMessage() {}
 
 func (x *GrantStatement) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[9]
+	mi := &file_politeness_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -718,7 +771,7 @@ func (x *GrantStatement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantStatement.ProtoReflect.Descriptor instead.
 func (*GrantStatement) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{9}
+	return file_politeness_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GrantStatement) GetDomain() string {
@@ -783,7 +836,7 @@ type Countersign struct {
 
 func (x *Countersign) Reset() {
 	*x = Countersign{}
-	mi := &file_politeness_proto_msgTypes[10]
+	mi := &file_politeness_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +848,7 @@ func (x *Countersign) String() string {
 func (*Countersign) ProtoMessage() {}
 
 func (x *Countersign) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[10]
+	mi := &file_politeness_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +861,7 @@ func (x *Countersign) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Countersign.ProtoReflect.Descriptor instead.
 func (*Countersign) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{10}
+	return file_politeness_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Countersign) GetEpoch() []byte {
@@ -849,7 +902,7 @@ type Countersigned struct {
 
 func (x *Countersigned) Reset() {
 	*x = Countersigned{}
-	mi := &file_politeness_proto_msgTypes[11]
+	mi := &file_politeness_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +914,7 @@ func (x *Countersigned) String() string {
 func (*Countersigned) ProtoMessage() {}
 
 func (x *Countersigned) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[11]
+	mi := &file_politeness_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +927,7 @@ func (x *Countersigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Countersigned.ProtoReflect.Descriptor instead.
 func (*Countersigned) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{11}
+	return file_politeness_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Countersigned) GetSignatures() []*Countersigned_Signature {
@@ -895,7 +948,7 @@ type LedgerRequest struct {
 
 func (x *LedgerRequest) Reset() {
 	*x = LedgerRequest{}
-	mi := &file_politeness_proto_msgTypes[12]
+	mi := &file_politeness_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -907,7 +960,7 @@ func (x *LedgerRequest) String() string {
 func (*LedgerRequest) ProtoMessage() {}
 
 func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[12]
+	mi := &file_politeness_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -920,7 +973,7 @@ func (x *LedgerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LedgerRequest.ProtoReflect.Descriptor instead.
 func (*LedgerRequest) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{12}
+	return file_politeness_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LedgerRequest) GetNonce() uint64 {
@@ -942,7 +995,7 @@ type Ledger struct {
 
 func (x *Ledger) Reset() {
 	*x = Ledger{}
-	mi := &file_politeness_proto_msgTypes[13]
+	mi := &file_politeness_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -954,7 +1007,7 @@ func (x *Ledger) String() string {
 func (*Ledger) ProtoMessage() {}
 
 func (x *Ledger) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[13]
+	mi := &file_politeness_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -967,7 +1020,7 @@ func (x *Ledger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ledger.ProtoReflect.Descriptor instead.
 func (*Ledger) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{13}
+	return file_politeness_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Ledger) GetNonce() uint64 {
@@ -1002,7 +1055,7 @@ type Countersigned_Signature struct {
 
 func (x *Countersigned_Signature) Reset() {
 	*x = Countersigned_Signature{}
-	mi := &file_politeness_proto_msgTypes[14]
+	mi := &file_politeness_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1014,7 +1067,7 @@ func (x *Countersigned_Signature) String() string {
 func (*Countersigned_Signature) ProtoMessage() {}
 
 func (x *Countersigned_Signature) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[14]
+	mi := &file_politeness_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1027,7 +1080,7 @@ func (x *Countersigned_Signature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Countersigned_Signature.ProtoReflect.Descriptor instead.
 func (*Countersigned_Signature) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{11, 0}
+	return file_politeness_proto_rawDescGZIP(), []int{12, 0}
 }
 
 func (x *Countersigned_Signature) GetNumber() uint64 {
@@ -1065,7 +1118,7 @@ type Ledger_Entry struct {
 
 func (x *Ledger_Entry) Reset() {
 	*x = Ledger_Entry{}
-	mi := &file_politeness_proto_msgTypes[15]
+	mi := &file_politeness_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1130,7 @@ func (x *Ledger_Entry) String() string {
 func (*Ledger_Entry) ProtoMessage() {}
 
 func (x *Ledger_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[15]
+	mi := &file_politeness_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1143,7 @@ func (x *Ledger_Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ledger_Entry.ProtoReflect.Descriptor instead.
 func (*Ledger_Entry) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{13, 0}
+	return file_politeness_proto_rawDescGZIP(), []int{14, 0}
 }
 
 func (x *Ledger_Entry) GetKey() []byte {
@@ -1139,7 +1192,7 @@ var File_politeness_proto protoreflect.FileDescriptor
 
 const file_politeness_proto_rawDesc = "" +
 	"\n" +
-	"\x10politeness.proto\x12\x0etidings.corona\"\xd4\x04\n" +
+	"\x10politeness.proto\x12\x0etidings.corona\"\x8d\x05\n" +
 	"\n" +
 	"Politeness\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12C\n" +
@@ -1150,8 +1203,12 @@ const file_politeness_proto_rawDesc = "" +
 	"\x0eledger_request\x18\x06 \x01(\v2\x1d.tidings.corona.LedgerRequestH\x00R\rledgerRequest\x120\n" +
 	"\x06ledger\x18\a \x01(\v2\x16.tidings.corona.LedgerH\x00R\x06ledger\x12I\n" +
 	"\x0freaders_request\x18\b \x01(\v2\x1e.tidings.corona.ReadersRequestH\x00R\x0ereadersRequest\x12L\n" +
-	"\x10readers_response\x18\t \x01(\v2\x1f.tidings.corona.ReadersResponseH\x00R\x0freadersResponseB\x06\n" +
-	"\x04body\">\n" +
+	"\x10readers_response\x18\t \x01(\v2\x1f.tidings.corona.ReadersResponseH\x00R\x0freadersResponse\x127\n" +
+	"\tsite_hint\x18\n" +
+	" \x01(\v2\x18.tidings.corona.SiteHintH\x00R\bsiteHintB\x06\n" +
+	"\x04body\"\n" +
+	"\n" +
+	"\bSiteHint\">\n" +
 	"\fGrantRequest\x12\x16\n" +
 	"\x06record\x18\x01 \x01(\fR\x06record\x12\x16\n" +
 	"\x06claims\x18\x02 \x01(\fR\x06claims\"L\n" +
@@ -1236,43 +1293,45 @@ func file_politeness_proto_rawDescGZIP() []byte {
 	return file_politeness_proto_rawDescData
 }
 
-var file_politeness_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_politeness_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_politeness_proto_goTypes = []any{
 	(*Politeness)(nil),              // 0: tidings.corona.Politeness
-	(*GrantRequest)(nil),            // 1: tidings.corona.GrantRequest
-	(*Claims)(nil),                  // 2: tidings.corona.Claims
-	(*Claim)(nil),                   // 3: tidings.corona.Claim
-	(*ReadersRequest)(nil),          // 4: tidings.corona.ReadersRequest
-	(*ReadersResponse)(nil),         // 5: tidings.corona.ReadersResponse
-	(*GrantResponse)(nil),           // 6: tidings.corona.GrantResponse
-	(*Grant)(nil),                   // 7: tidings.corona.Grant
-	(*Countersignature)(nil),        // 8: tidings.corona.Countersignature
-	(*GrantStatement)(nil),          // 9: tidings.corona.GrantStatement
-	(*Countersign)(nil),             // 10: tidings.corona.Countersign
-	(*Countersigned)(nil),           // 11: tidings.corona.Countersigned
-	(*LedgerRequest)(nil),           // 12: tidings.corona.LedgerRequest
-	(*Ledger)(nil),                  // 13: tidings.corona.Ledger
-	(*Countersigned_Signature)(nil), // 14: tidings.corona.Countersigned.Signature
-	(*Ledger_Entry)(nil),            // 15: tidings.corona.Ledger.Entry
+	(*SiteHint)(nil),                // 1: tidings.corona.SiteHint
+	(*GrantRequest)(nil),            // 2: tidings.corona.GrantRequest
+	(*Claims)(nil),                  // 3: tidings.corona.Claims
+	(*Claim)(nil),                   // 4: tidings.corona.Claim
+	(*ReadersRequest)(nil),          // 5: tidings.corona.ReadersRequest
+	(*ReadersResponse)(nil),         // 6: tidings.corona.ReadersResponse
+	(*GrantResponse)(nil),           // 7: tidings.corona.GrantResponse
+	(*Grant)(nil),                   // 8: tidings.corona.Grant
+	(*Countersignature)(nil),        // 9: tidings.corona.Countersignature
+	(*GrantStatement)(nil),          // 10: tidings.corona.GrantStatement
+	(*Countersign)(nil),             // 11: tidings.corona.Countersign
+	(*Countersigned)(nil),           // 12: tidings.corona.Countersigned
+	(*LedgerRequest)(nil),           // 13: tidings.corona.LedgerRequest
+	(*Ledger)(nil),                  // 14: tidings.corona.Ledger
+	(*Countersigned_Signature)(nil), // 15: tidings.corona.Countersigned.Signature
+	(*Ledger_Entry)(nil),            // 16: tidings.corona.Ledger.Entry
 }
 var file_politeness_proto_depIdxs = []int32{
-	1,  // 0: tidings.corona.Politeness.grant_request:type_name -> tidings.corona.GrantRequest
-	6,  // 1: tidings.corona.Politeness.grant_response:type_name -> tidings.corona.GrantResponse
-	10, // 2: tidings.corona.Politeness.countersign:type_name -> tidings.corona.Countersign
-	11, // 3: tidings.corona.Politeness.countersigned:type_name -> tidings.corona.Countersigned
-	12, // 4: tidings.corona.Politeness.ledger_request:type_name -> tidings.corona.LedgerRequest
-	13, // 5: tidings.corona.Politeness.ledger:type_name -> tidings.corona.Ledger
-	4,  // 6: tidings.corona.Politeness.readers_request:type_name -> tidings.corona.ReadersRequest
-	5,  // 7: tidings.corona.Politeness.readers_response:type_name -> tidings.corona.ReadersResponse
-	3,  // 8: tidings.corona.Claims.claims:type_name -> tidings.corona.Claim
-	8,  // 9: tidings.corona.Grant.signatures:type_name -> tidings.corona.Countersignature
-	14, // 10: tidings.corona.Countersigned.signatures:type_name -> tidings.corona.Countersigned.Signature
-	15, // 11: tidings.corona.Ledger.entries:type_name -> tidings.corona.Ledger.Entry
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	2,  // 0: tidings.corona.Politeness.grant_request:type_name -> tidings.corona.GrantRequest
+	7,  // 1: tidings.corona.Politeness.grant_response:type_name -> tidings.corona.GrantResponse
+	11, // 2: tidings.corona.Politeness.countersign:type_name -> tidings.corona.Countersign
+	12, // 3: tidings.corona.Politeness.countersigned:type_name -> tidings.corona.Countersigned
+	13, // 4: tidings.corona.Politeness.ledger_request:type_name -> tidings.corona.LedgerRequest
+	14, // 5: tidings.corona.Politeness.ledger:type_name -> tidings.corona.Ledger
+	5,  // 6: tidings.corona.Politeness.readers_request:type_name -> tidings.corona.ReadersRequest
+	6,  // 7: tidings.corona.Politeness.readers_response:type_name -> tidings.corona.ReadersResponse
+	1,  // 8: tidings.corona.Politeness.site_hint:type_name -> tidings.corona.SiteHint
+	4,  // 9: tidings.corona.Claims.claims:type_name -> tidings.corona.Claim
+	9,  // 10: tidings.corona.Grant.signatures:type_name -> tidings.corona.Countersignature
+	15, // 11: tidings.corona.Countersigned.signatures:type_name -> tidings.corona.Countersigned.Signature
+	16, // 12: tidings.corona.Ledger.entries:type_name -> tidings.corona.Ledger.Entry
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_politeness_proto_init() }
@@ -1289,6 +1348,7 @@ func file_politeness_proto_init() {
 		(*Politeness_Ledger)(nil),
 		(*Politeness_ReadersRequest)(nil),
 		(*Politeness_ReadersResponse)(nil),
+		(*Politeness_SiteHint)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1296,7 +1356,7 @@ func file_politeness_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_politeness_proto_rawDesc), len(file_politeness_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

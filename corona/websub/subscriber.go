@@ -318,7 +318,7 @@ func (s *Subscriber) Status(channel string) (st Status, ok bool) {
 	case sub.lease.After(s.clock.Now()):
 		return Status{Kind: coronapb.PushStatus_SUBSCRIBED}, true
 	case sub.fault != "":
-		return Status{coronapb.PushStatus_FAILED, "the hub could not be asked: " + sub.fault}, true
+		return Status{coronapb.PushStatus_FAILED, "the request to the hub failed: " + sub.fault}, true
 	case sub.tries > 1:
 		return Status{coronapb.PushStatus_FAILED, "the hub does not confirm the subscription"}, true
 	}

@@ -15,6 +15,7 @@ import (
 	"tidings/corona/coronapb"
 	"tidings/difference/page"
 	"tidings/internal/env"
+	"tidings/internal/feed"
 )
 
 func TestDiscovery(t *testing.T) {
@@ -50,7 +51,10 @@ func TestDiscovery(t *testing.T) {
 func FuzzDiscover(f *testing.F) {
 	f.Add("https://a.example/feed", "<https://hub.example/>; rel=hub", "/x/", "https://a.example/Feed", "https://hub.example")
 	f.Fuzz(func(t *testing.T, at, header, base, self, hub string) {
-		if topic, ok := Discover(Document{URL: at, Header: []string{header}, Base: base, Links: page.Hubs{Self: self, Hubs: []string{hub}}}); ok && (topic.Hub == "" || topic.URL == "" || len(topic.Hub) > MaxURL || len(topic.URL) > MaxURL) {
+		if canonical, err := feed.Canonical(at); err != nil || canonical != at {
+			return // no document comes from there
+		}
+		if topic, ok := Discover(Document{URL: at, Header: []string{header}, Base: base, Links: page.Hubs{Self: self, Hubs: []string{hub}}}); ok && !topic.Valid() {
 			t.Errorf("%+v", topic)
 		}
 	})

@@ -104,6 +104,9 @@ type Config struct {
 	Signer Signer
 	// XMPP is the account by which the node talks with people. Default: none.
 	XMPP XMPP
+	// NoIcons keeps the node from asking the sites of its subscriptions for their icons, which its pages show otherwise.
+	// Default false.
+	NoIcons bool
 	// Version is the release of the software, shown to origins. Default empty.
 	Version string
 	// Contact is an http, https or mailto URL under which owners of origins reach the operator of this node.

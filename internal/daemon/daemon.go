@@ -16,6 +16,7 @@
 //	tidings.db     the store: subscriptions, votes, logs, known peers
 //	api.token      the token with which commands and other programs list and change subscriptions
 //	publish.token  the token with which programs let the node publish for them
+//	icons/         the icons of the sites of feeds
 //	private/       a file for each private feed: its address, its headers and its items
 //	keywords.db    keyword subscriptions and the articles that matched them
 //	news.db        the journal of what was new, and how far the targets of notifications have come
@@ -89,6 +90,7 @@ type Daemon struct {
 	*status
 	*outlets
 	callbacks *callbacks
+	sighted   sighted
 
 	config  Config
 	log     *slog.Logger
@@ -115,7 +117,7 @@ func Open(c Config) (*Daemon, error) {
 		return nil, err
 	}
 	c = c.withDefaults()
-	d := &Daemon{nodeLoop: newNodeLoop(), config: c, log: c.Log}
+	d := &Daemon{nodeLoop: newNodeLoop(), config: c, log: c.Log, sighted: sighted{}}
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fileError(c.Dir, err)
 	}
@@ -191,12 +193,7 @@ func (d *Daemon) open() (err error) {
 			return fmt.Errorf("store: %w", err)
 		}
 	}
-	d.fetch = fetch.New(fetch.Config{
-		Version:      d.config.Version,
-		Contact:      d.config.Contact,
-		AllowPrivate: d.config.AllowPrivateOrigins,
-		Own:          func() []netip.Addr { return d.host.IPs() },
-	}, d.answered)
+	d.fetch = fetch.New(d.fetchConfig(), d.answered)
 	d.private = newPrivateFeeds(d.config.path(privateFolder), d.fetch.Fetch, d.config.AllowPrivateOrigins, d.log)
 	if err := d.private.load(); err != nil {
 		return err
@@ -239,13 +236,26 @@ func (d *Daemon) open() (err error) {
 	return err
 }
 
+// fetchConfig returns how the node asks origins.
+func (d *Daemon) fetchConfig() fetch.Config {
+	return fetch.Config{
+		Version:      d.config.Version,
+		Contact:      d.config.Contact,
+		AllowPrivate: d.config.AllowPrivateOrigins,
+		Own:          func() []netip.Addr { return d.host.IPs() },
+	}
+}
+
 // assemble makes the components.
 func (d *Daemon) assemble() {
 	c, n := d.config, d.nodeLoop
 	d.copies = newDocumentCopies()
 	d.subscriptions = newSubscriptions(n, d.disk, d.copies, d.log)
 	d.private.shared = func(url string) bool { _, ok := d.subscriptions.version(url); return ok }
-	d.reading = &reading{n, d.subscriptions, d.copies, d.fetch, c.AllowPrivateOrigins}
+	d.reading = &reading{n, d.subscriptions, d.copies, d.fetch, nil, c.AllowPrivateOrigins}
+	if d.http != nil && !c.NoIcons {
+		d.icons = newSiteIcons(n, d.fetchConfig(), c.path(iconsFolder), d.log)
+	}
 	d.publishing = &publishing{nodeLoop: n, subscriptions: d.subscriptions, reading: d.reading, signer: c.Signer, token: d.dataDir.publishToken, log: d.log}
 	d.watches = &watches{nodeLoop: n, keywords: d.keywords, filter: c.Filter, slot: make(chan struct{}, 1)}
 	d.channelList = &channelList{n, d.disk, d.private, c.AllowPrivateOrigins}
@@ -407,6 +417,7 @@ func (d *Daemon) drive(ctx context.Context) error {
 	if d.config.Signer != nil {
 		parts.Go(func() { d.publishing.runHeartbeats(looping) })
 	}
+	parts.Go(func() { d.icons.run(looping) })
 	parts.Go(func() { d.outlets.run(looping, d.server != nil, d.channelList.List) })
 	watching, stopWatching := context.WithCancel(ctx) // ends before the node leaves
 	defer stopWatching()

@@ -63,10 +63,24 @@ func (d *nodeEvents) News(key overlay.ID, changes []difference.Change, _ time.Ti
 		})
 	}
 	if ok {
-		d.recorder.mark(s.URL)
+		d.recorder.markFound(s.URL, d.foundHere(key, s.URL, changes))
 		d.reportShown(s.URL, changes)
 		d.keywords.addItems(s, changes)
 	}
+}
+
+// foundHere returns which items of changes this node has found itself. Of a page that several nodes poll it does not know.
+func (d *nodeEvents) foundHere(key overlay.ID, url string, changes []difference.Change) (found []feed.ID) {
+	if _, isPage := feed.DocumentURL(url); !isPage {
+		return d.sighted.among(key, changes)
+	}
+	slot, polls := d.node.Corona.Slot(key)
+	if _, alone := d.node.Corona.Alone(key); alone || polls && slot.Of == 1 {
+		for i := range changes {
+			found = append(found, changes[i].Item.ID)
+		}
+	}
+	return found
 }
 
 func (d *nodeEvents) Witnessed(key overlay.ID, items []feed.ID) {
@@ -80,10 +94,16 @@ func (d *nodeEvents) Witnessed(key overlay.ID, items []feed.ID) {
 				changes = append(changes, difference.Change{Item: e.Item})
 			}
 		}
-		d.recorder.mark(s.URL)
+		d.recorder.markFound(s.URL, d.foundHere(key, s.URL, changes))
 		d.reportShown(s.URL, changes)
 		d.keywords.addItems(s, changes)
 	})
+}
+
+func (d *nodeEvents) Saw(key overlay.ID, doc *feed.Feed) {
+	if _, follows := d.node.Feeds.Subscription(key); follows {
+		d.sighted.saw(key, doc)
+	}
 }
 
 func (d *nodeEvents) Dispatched(dispatch firehose.Dispatch) bool {

@@ -38,6 +38,7 @@ func (d *Daemon) openServer() {
 		News:            newsReader{d.recorder.journal},
 		Notifications:   d.notifications,
 		Messenger:       func() *proxy.Messenger { return d.messenger.Status() },
+		Icon:            d.icons.source(),
 		Filter:          d.config.Filter,
 		MaxArticles:     d.config.KeywordItems,
 		Publishing:      d,

@@ -111,6 +111,10 @@ func (d *Daemon) openMessenger() error {
 		err = m.load()
 	}
 	d.messenger, d.status.contacts = m, m
+	d.watches.chosen = func(number uint32) error {
+		_, err := m.release(number)
+		return err
+	}
 	return err
 }
 

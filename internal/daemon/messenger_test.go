@@ -116,10 +116,13 @@ func TestCommandsOfContacts(t *testing.T) {
 	if urls := m.subscribedURLs(t); urls != own {
 		t.Errorf("the node follows %s, want only %s, which its user wants", urls, own)
 	}
+	write(bob, "watch tide", "from now on")
+	m.post(t, "watch", `{"query":"tide"}`, &struct{}{}) // the user wants it from now on, too
+	write(bob, "unwatch tide", "You do not follow the search for tide any more")
 	write(bob, "unwatch lighthouse", "You do not follow the search for lighthouse any more")
 	write(ann, "unsubscribe bridge ferry", "You do not follow the search for ferry bridge any more")
-	if all, err := m.Watches(t.Context()); err != nil || len(all) != 1 || all[0].Query != "lighthouse" {
-		t.Errorf("the searches are %v, %v, want only that of the user", all, err)
+	if all, err := m.Watches(t.Context()); err != nil || len(all) != 2 || all[0].Query != "lighthouse" || all[1].Query != "tide" {
+		t.Errorf("the searches are %v, %v, want only those of the user", all, err)
 	}
 	write(bob, "list", "You follow nothing yet")
 	if len(m.messenger.contacts) > 0 {

@@ -130,7 +130,7 @@ func (m *messenger) watch(ctx context.Context, jid, text string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	w, err := m.watches.Watch(ctx, text)
+	w, err := m.watches.watch(ctx, text)
 	if err != nil {
 		return "", err
 	}
@@ -237,20 +237,26 @@ func (m *messenger) endSearch(ctx context.Context, text string) error {
 	if i < 0 {
 		return nil
 	}
-	m.mu.Lock()
-	at := slices.Index(m.searches, all[i].Number)
-	if at >= 0 {
-		m.searches = slices.Delete(m.searches, at, at+1)
-		err = m.save()
-	}
-	m.mu.Unlock()
-	if at < 0 || err != nil {
+	begun, err := m.release(all[i].Number)
+	if !begun || err != nil {
 		return err
 	}
 	if err = m.watches.Unwatch(ctx, all[i].Number); errors.Is(err, proxy.ErrNoSubscription) {
 		return nil
 	}
 	return err
+}
+
+// release notes that a search does not end with the contacts that follow it. It reports whether it was begun for contacts.
+func (m *messenger) release(number uint32) (begun bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	at := slices.Index(m.searches, number)
+	if at < 0 {
+		return false, nil
+	}
+	m.searches = slices.Delete(m.searches, at, at+1)
+	return true, m.save()
 }
 
 // pause holds back news for a contact, or delivers it again.

@@ -27,7 +27,8 @@ type reading struct {
 	subscriptions *subscriptions
 	copies        *documentCopies
 	fetch         *fetch.Client
-	allowPrivate  bool // the node may poll origins on private addresses
+	icons         *siteIcons // nil: pages show none
+	allowPrivate  bool       // the node may poll origins on private addresses
 }
 
 // Read returns the window of a feed, or the document if the node does not subscribe to it; see

@@ -33,6 +33,13 @@ type recorder struct {
 	searches map[uint32]*markedSearch // marked searches, by number
 	articles int                      // in searches
 	current  map[string]bool          // feeds that were recorded since the start, by URL or name
+	found    map[foundItem]bool       // new items that this node has found itself and that are not recorded yet
+}
+
+// A foundItem is an item of a feed.
+type foundItem struct {
+	url  string
+	item feed.ID
 }
 
 // A markedSearch is a search whose feed may have changed.
@@ -47,6 +54,8 @@ const (
 	// maxMarkedArticles bounds the articles that wait to be recorded. Beyond it, only those are recorded that the feed of
 	// the search still has.
 	maxMarkedArticles = 1_000
+	// maxFound bounds the items in recorder.found. Further ones count as found by other nodes.
+	maxFound = 10_000
 )
 
 func openNews(path string) (*news.Journal, *store.Disk, error) {
@@ -76,6 +85,34 @@ func (r *recorder) mark(url string) {
 	}
 	r.feeds[url] = true
 	r.signal()
+}
+
+// markFound notes that a feed has changed, and which of its new items this node has found itself.
+func (r *recorder) markFound(url string, items []feed.ID) {
+	r.mu.Lock()
+	for _, item := range items {
+		if r.found == nil {
+			r.found = map[foundItem]bool{}
+		}
+		if len(r.found) < maxFound {
+			r.found[foundItem{url, item}] = true
+		}
+	}
+	r.mu.Unlock()
+	r.mark(url)
+}
+
+// foundOf returns which items of a feed this node has found itself.
+func (r *recorder) foundOf(url string) (found map[foundItem]bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found = map[foundItem]bool{}
+	for f := range r.found {
+		if f.url == url {
+			found[f] = true
+		}
+	}
+	return found
 }
 
 // markSearch notes that the feed of a search may have changed.
@@ -199,9 +236,14 @@ func (r *recorder) recordFeed(ctx context.Context, url string) error {
 		return nil
 	}
 	source.Title = doc.Head.Title
+	found := r.foundOf(url)
+	doc.FoundHere = func(e *feed.Entry) bool { return found[foundItem{url, e.Item.ID}] || isPrivateName(url) }
 	if _, err = r.journal.Record(source, doc); err == nil {
 		r.mu.Lock()
 		r.current[url] = true
+		for f := range found {
+			delete(r.found, f)
+		}
 		r.mu.Unlock()
 	}
 	return err

@@ -22,13 +22,24 @@ type watches struct {
 	recent   recent
 	// slot has room for one Watch at a time, so that concurrent requests for one query share a subscription.
 	slot chan struct{}
+	// chosen, if it is not nil, is told of each search that the node's user wants.
+	chosen func(number uint32) error
 }
 
 // maxWatches bounds the keyword subscriptions that are listed, and those that a new one is compared with.
 const maxWatches = 10_000
 
-// Watch subscribes to the articles that match a query; see proxy.Keywords.
+// Watch subscribes to the articles that match a query, for the node's user; see proxy.Keywords.
 func (ws *watches) Watch(ctx context.Context, text string) (proxy.Watch, error) {
+	w, err := ws.watch(ctx, text)
+	if err == nil && ws.chosen != nil {
+		err = ws.chosen(w.Number)
+	}
+	return w, err
+}
+
+// watch subscribes to the articles that match a query, or returns the subscription that there is.
+func (ws *watches) watch(ctx context.Context, text string) (proxy.Watch, error) {
 	q, err := query.Parse(text)
 	if err != nil {
 		return proxy.Watch{}, fmt.Errorf("%w: %w", proxy.ErrQuery, err)

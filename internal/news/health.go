@@ -70,7 +70,7 @@ func (j *Journal) RecordHealth(s Source, h Health) (events int, err error) {
 	var added []encodedEvent
 	for i := range changes {
 		event := Event{Number: j.last + uint64(i) + 1, Time: now, URL: s.URL, Title: s.Title, Health: &changes[i]}
-		added = append(added, encodedEvent{json: marshal(event)})
+		added = append(added, encodedEvent{marshal(event), event.moment()})
 	}
 	if err := j.add(added, now, env.Op{Key: healthKey(s), Value: marshal(next)}); err != nil {
 		return 0, fmt.Errorf("journal of news, health of %s: %w", s.name(), err)

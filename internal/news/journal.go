@@ -75,7 +75,11 @@ type Event struct {
 	Query  string    `json:"query,omitempty"` // of the search
 	Title  string    `json:"title,omitempty"` // of the feed
 	Edited bool      `json:"edited,omitempty"`
-	Key    string    `json:"key,omitempty"` // identifies the item among those of the feed or search
+	// DelayS is how long after its date a new item was seen here, in seconds; nil if it has no date, or an old one.
+	DelayS *float64 `json:"delay_s,omitempty"`
+	// FoundHere says of a new item of a feed that this node read it at the origin before others told of it.
+	FoundHere bool   `json:"found_here,omitempty"`
+	Key       string `json:"key,omitempty"` // identifies the item among those of the feed or search
 	// Item is an item of JSON Feed 1.1. If Shortened is true, it lacks its content, which is too large.
 	Item      json.RawMessage `json:"item,omitempty"`
 	Shortened bool            `json:"shortened,omitempty"`
@@ -91,6 +95,8 @@ type Document struct {
 	Complete bool
 	// Fresh is the number of entries, at the front, that have just come. They are news even in the first document.
 	Fresh int
+	// FoundHere says of a new entry whether this node has found it itself. Nil: it has found none.
+	FoundHere func(*feed.Entry) bool
 }
 
 // A Journal keeps events. It is safe for concurrent use.
@@ -110,8 +116,7 @@ type Journal struct {
 type keptEvent struct {
 	number uint64
 	size   int
-	at     time.Time
-	isNew  bool // a new item of a feed
+	moment
 }
 
 // The keys of records.
@@ -135,7 +140,7 @@ func Open(store env.Store, clock func() time.Time) (*Journal, error) {
 		err = store.Range([]byte(eventPrefix), func(key, value []byte) bool {
 			var e Event
 			if len(key) == 1+8 && json.Unmarshal(value, &e) == nil {
-				j.kept = append(j.kept, keptEvent{binary.BigEndian.Uint64(key[1:]), len(value), e.Time, e.isNewItem()})
+				j.kept = append(j.kept, keptEvent{binary.BigEndian.Uint64(key[1:]), len(value), e.moment()})
 				j.bytes += len(value)
 				j.last = max(j.last, j.kept[len(j.kept)-1].number)
 			}
@@ -173,7 +178,10 @@ func (j *Journal) Record(s Source, d Document) (events int, err error) {
 			continue
 		}
 		event := Event{Number: j.last + uint64(len(added)) + 1, Time: now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Key: id.String(), Item: d.ItemJSON(e)}
-		added = append(added, encodedEvent{encode(event, e, d.Document), event.isNewItem()})
+		if !had {
+			event.DelayS, event.FoundHere = delayOf(e, d.Base, now), d.FoundHere != nil && d.FoundHere(e)
+		}
+		added = append(added, encodedEvent{encode(event, e, d.Document), event.moment()})
 	}
 	if !first && len(added) == 0 && maps.Equal(known, next) { // nothing to write
 		return 0, nil
@@ -186,12 +194,9 @@ func (j *Journal) Record(s Source, d Document) (events int, err error) {
 
 // An encodedEvent is an event that is not durable yet.
 type encodedEvent struct {
-	json  []byte
-	isNew bool // a new item of a feed
+	json []byte
+	moment
 }
-
-// isNewItem reports whether an event tells of a new item of a feed.
-func (e *Event) isNewItem() bool { return e.URL != "" && e.Health == nil && !e.Edited }
 
 // add makes encoded events durable together with another change, and shows them to readers. The events have the numbers
 // after the last one, and the caller holds recording.
@@ -201,7 +206,7 @@ func (j *Journal) add(events []encodedEvent, now time.Time, change env.Op) error
 	for i, e := range events {
 		number := j.last + uint64(i) + 1
 		ops = append(ops, env.Op{Key: eventKey(number), Value: e.json, Body: true})
-		added = append(added, keptEvent{number, len(e.json), now, e.isNew})
+		added = append(added, keptEvent{number, len(e.json), e.moment})
 	}
 	dropped := 0
 	if len(added) > 0 {
@@ -275,21 +280,6 @@ func (j *Journal) Changed() <-chan struct{} {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.changed
-}
-
-// NewItems returns how many new items of feeds the kept events since a time tell of.
-func (j *Journal) NewItems(since time.Time) (n int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, k := range slices.Backward(j.kept) {
-		if k.at.Before(since) {
-			break
-		}
-		if k.isNew {
-			n++
-		}
-	}
-	return n
 }
 
 // Last returns the number of the newest event, 0 if there was none.

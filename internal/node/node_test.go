@@ -99,6 +99,7 @@ type nullApplication struct{}
 func (nullApplication) News(overlay.ID, []difference.Change, time.Time)            {}
 func (nullApplication) Witnessed(overlay.ID, []feed.ID)                            {}
 func (nullApplication) StateChanged(overlay.ID)                                    {}
+func (nullApplication) Saw(overlay.ID, *feed.Feed)                                 {}
 func (nullApplication) Dispatched(firehose.Dispatch) bool                          { return true }
 func (nullApplication) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State) {}
 func (nullApplication) Deliver(scribe.Delivery)                                    {}

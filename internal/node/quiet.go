@@ -278,6 +278,7 @@ type quietApp struct{ Application }
 
 func (quietApp) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State) {}
 
+func (quietApp) Saw(overlay.ID, *feed.Feed)        {}
 func (quietApp) Dispatched(firehose.Dispatch) bool { return false }
 
 func (quietApp) Deliver(scribe.Delivery) {}

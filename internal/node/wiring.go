@@ -41,6 +41,9 @@ type Application interface {
 	// Witnessed reports items of a subscription that enough owners of the feed have now seen at the origin.
 	Witnessed(key overlay.ID, items []feed.ID)
 
+	// Saw reports a document of a feed that this node has just fetched itself. What is new in it is reported by News later.
+	Saw(key overlay.ID, doc *feed.Feed)
+
 	// StateChanged reports that the state of a subscription's polls has changed.
 	StateChanged(key overlay.ID)
 
@@ -219,6 +222,9 @@ func (n *coronaApp) Found(key overlay.ID, d difference.Delta, doc *feed.Feed, do
 
 func (n *coronaApp) Saw(key overlay.ID, url string, doc *feed.Feed, secure bool) {
 	n.feeds.Fetched(key, url, doc, secure)
+	if doc != nil {
+		n.app.Saw(key, doc)
+	}
 }
 
 func (n *coronaApp) SawPage(key overlay.ID, url string, text *page.Core) {

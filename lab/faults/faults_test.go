@@ -15,11 +15,19 @@ import (
 )
 
 // In random scenarios no safety invariant is violated, and the network recovers in time. The long
-// tier runs sixty scenarios of 64 members and half an hour each, some of them twice; the fast tier
+// tier runs two dozen scenarios of 64 members and half an hour each, some of them twice; the fast tier
 // runs three small ones. For a hundred: go -C lab run . sim faults --seeds 100. For a night: --for
 // 8h.
 func TestScenarios(t *testing.T) {
-	checkScenarios(t, Config{}, 1, longtest.Pick(3, 60))
+	checkScenarios(t, Config{}, 1, longtest.Pick(3, 24))
+}
+
+// In these, an owner that had promised its votes to a candidate that failed took no entries for half a minute.
+func TestScenariosWithCandidatesThatFail(t *testing.T) {
+	longtest.Only(t, "two scenarios of full size")
+	for _, seed := range []uint64{46, 48} {
+		checkScenarios(t, Config{}, seed, 1)
+	}
 }
 
 // The same holds where domains have budgets.

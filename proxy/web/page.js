@@ -13,6 +13,12 @@
     if (e.href) {
       label.textContent = "Copy address";
       e.setAttribute("role", "button");
+      e.addEventListener("keydown", event => {
+        if (event.key === " ") { // it presses buttons, and not links
+          event.preventDefault();
+          e.click();
+        }
+      });
     }
     e.hidden = false;
     e.addEventListener("click", async event => {
@@ -135,10 +141,9 @@
   // Live numbers and states. A page that nobody sees closes its stream, because browsers open few connections to a host.
   const live = document.querySelector("[data-live]");
   if (live && window.EventSource) {
-    let stream = null, again = "";
+    let stream = null;
     const open = () => {
-      stream = new EventSource(live.dataset.live + again);
-      again = "&all=1"; // a later stream begins with all that may have changed meanwhile
+      stream = new EventSource(live.dataset.live); // it begins with all that may have changed since the page was made
       stream.addEventListener("number", event => {
         const number = JSON.parse(event.data), e = byID("n-" + number.id);
         if (e) {
@@ -150,6 +155,10 @@
         if (e) {
           e.classList.toggle("trouble", row.trouble);
           e.querySelector(".facts").innerHTML = row.html;
+          const why = e.querySelector(".why");
+          if (why) {
+            why.innerHTML = row.why;
+          }
         }
       });
       stream.addEventListener("part", event => {
