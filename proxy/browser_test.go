@@ -120,6 +120,18 @@ func TestPagesInABrowser(t *testing.T) {
 	}
 	b.server.messages.put("undo", message{Text: "Unsubscribed from 2 feeds", Undo: []string{rssURL, atomURL}, until: b.clock.Add(time.Minute)}, 1)
 	b.server.messages.put("problem", message{Text: "nothing can be read there yet: no such host: h.example", Problem: true, until: b.clock.Add(time.Minute)}, 1)
+	_, imported := b.upload("<opml><outline xmlUrl='" + choiceURL + "'/><outline xmlUrl='ftp://h.example/" + strings.Repeat("long", 40) + "'/><outline </opml>")
+	_, offered := b.upload("<!DOCTYPE NETSCAPE-Bookmark-file-1><DL><H3>Reading</H3><DL><A HREF='https://one.example/'>One " + strings.Repeat("long", 40) + "</A><A FEEDURL='https://one.example/feed'>Two</A></DL></DL>")
+	running, err := b.server.imports.begin(ctx, b.clock, func(ctx context.Context, run *importRun) error {
+		run.enter(importSubscribing, 5000)
+		run.step()
+		<-ctx.Done()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.server.imports.close()
 	axe := axeCore(t)
 	feed := url.QueryEscape(rssURL)
 	for _, p := range []struct{ name, path string }{
@@ -128,6 +140,7 @@ func TestPagesInABrowser(t *testing.T) {
 		{"channels", "/channels?sort=-readers"}, {"filtered", "/channels?filter=nothing"},
 		{"network", "/network"}, {"wedge", "/network?channel=" + feed}, {"fault", "/show?url=http://unknown.example/"},
 		{"choose", "/subscribe?url=" + url.QueryEscape(choiceURL)},
+		{"imported", imported}, {"offered", offered}, {"importing", running.path()},
 	} {
 		for _, scheme := range []string{"light", "dark"} {
 			name := p.name + "-" + scheme

@@ -39,7 +39,7 @@ type liveView struct {
 }
 
 type liveEvent struct {
-	kind string // number or row
+	kind string // number, row, part or reload
 	data any
 	mark string // changes whenever a page has to be told
 }
@@ -51,8 +51,8 @@ func (l listing) LiveAddress() string {
 	return withQuery(livePath, q)
 }
 
-// live streams what changes on a page: the numbers of the start page, and the states of the subscriptions that the page
-// shows. An update has only what has changed.
+// live streams what changes on a page: the numbers of the start page, the states of the subscriptions that the page
+// shows, or the progress of an import. An update has only what has changed.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) error {
 	select {
 	case s.streams <- struct{}{}:
@@ -64,7 +64,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) error {
 	rows, _ := strconv.Atoi(q.Get("rows"))
 	rows = min(max(1, rows), listRows)
 	query := parseListQuery(q)
-	changed := s.config.News.Changed()
+	changed := s.changes(r)
 	view, took, err := s.liveView(r, query, rows)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) error {
 		case <-r.Context().Done():
 			return nil
 		}
-		changed = s.config.News.Changed()
+		changed = s.changes(r)
 		if view, took, err = s.liveView(r, query, rows); err != nil {
 			return nil // the browser asks again
 		}
@@ -132,9 +132,21 @@ func (v liveView) tell(send func(string, ...any) bool, told liveView) bool {
 	return true
 }
 
+// changes returns a channel that is closed when what a page shows may have changed.
+func (s *Server) changes(r *http.Request) <-chan struct{} {
+	if run, err := s.imports.find(r.URL.Query().Get("import")); err == nil {
+		return run.changed()
+	}
+	return s.config.News.Changed()
+}
+
 // liveView returns what a page shows now, and how long it took to find out.
 func (s *Server) liveView(r *http.Request, query listQuery, rows int) (v liveView, took time.Duration, err error) {
 	began := time.Now()
+	if id := r.URL.Query().Get("import"); id != "" {
+		v, err = s.liveImport(id)
+		return v, time.Since(began), err
+	}
 	channels, err := s.subs.List(r.Context())
 	if err != nil {
 		return v, 0, err

@@ -29,6 +29,7 @@ type Server struct {
 	streams       chan struct{}                   // holds one token for each open stream of events
 	firstReads    *lru[firstRead, time.Time]
 	messages      *lru[string, message]
+	imports       imports
 	pages         *pages
 }
 
@@ -224,6 +225,7 @@ var pageRoutes = map[string]pageRoute{
 	undoPath:       {post: (*Server).undoForm},
 	describePath:   {post: (*Server).describeForm},
 	"/opml":        {get: (*Server).exportOPML, post: (*Server).importForm},
+	importPath:     {get: (*Server).importPage, post: (*Server).importActionForm},
 
 	subscriptionsPath: {get: (*Server).subscriptionsPage, post: (*Server).subscriptionsForm},
 
@@ -284,6 +286,8 @@ const (
 // have ended, with nil if ctx ended.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	limiter := newConnLimiter(l, s.gate.isProxy)
+	defer s.imports.close()
+	defer context.AfterFunc(ctx, s.imports.stop)()
 	return serveHTTP(ctx, limiter, s, s.config.Log, "serve readers")
 }
 

@@ -51,7 +51,7 @@
   }
 
   // One box selects all rows of the page.
-  const boxes = all('input[type="checkbox"][name="url"]'), every = byID("all");
+  const boxes = all('input[type="checkbox"]:is([name="url"], [name="entry"])'), every = byID("all");
   if (every) {
     byID("all-label").hidden = false;
     every.addEventListener("change", () => boxes.forEach(box => { box.checked = every.checked; }));
@@ -128,6 +128,13 @@
           e.querySelector(".facts").innerHTML = row.html;
         }
       });
+      stream.addEventListener("part", event => {
+        const part = JSON.parse(event.data), e = byID(part.id);
+        if (e) {
+          e.innerHTML = part.html;
+        }
+      });
+      stream.addEventListener("reload", () => location.reload());
       stream.addEventListener("error", () => {
         stream?.close();
         stream = null;
