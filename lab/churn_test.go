@@ -93,7 +93,7 @@ func TestChurnCurvesAreDrawn(t *testing.T) {
 	}); err != nil || drawn != 3 {
 		t.Fatalf("%d drawn, %v", drawn, err)
 	}
-	for _, name := range []string{"churn-killed.svg", "churn-sequencer.svg", "churn-parted.png"} {
+	for _, name := range []string{"churn-killed.svg", "churn-sequencer.svg", "churn-parted.svg"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() < 1000 {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/honeycomb"
+	"tidings/internal/plot"
 	"tidings/lab/figure"
 	"tidings/lab/table2"
 )
@@ -29,10 +30,10 @@ type namedFigure struct {
 // paper's; published values are dashed. Readers alone are black, and bounds are sky blue.
 var drawnAs = map[honeycomb.Objective]struct {
 	name string
-	hue  figure.Hue
+	hue  plot.Hue
 }{
-	honeycomb.Lite: {"Lite", figure.Blue}, honeycomb.Fast: {"Fast", figure.Vermilion}, honeycomb.Fair: {"Fair", figure.Green},
-	honeycomb.FairSqrt: {"Fair-Sqrt", figure.Purple}, honeycomb.FairLog: {"Fair-Log", figure.Orange},
+	honeycomb.Lite: {"Lite", plot.Blue}, honeycomb.Fast: {"Fast", plot.Vermilion}, honeycomb.Fair: {"Fair", plot.Green},
+	honeycomb.FairSqrt: {"Fair-Sqrt", plot.Purple}, honeycomb.FairLog: {"Fair-Log", plot.Orange},
 }
 
 // Beginnings of captions.
@@ -56,21 +57,21 @@ func (f *coronaFigures) world() string {
 }
 
 // both returns the lines of an objective: for our scheme and the paper's.
-func (f *coronaFigures) both(o honeycomb.Objective, line func(*table2.Row) figure.Line) []figure.Line {
+func (f *coronaFigures) both(o honeycomb.Objective, line func(*table2.Row) plot.Line) []plot.Line {
 	mine, paper := line(f.of(o, ours)), line(f.of(o, papers))
 	mine.Name, mine.Hue = drawnAs[o].name, drawnAs[o].hue
 	paper.Name, paper.Hue, paper.Faint = drawnAs[o].name+", the paper's scheme", drawnAs[o].hue, true
-	return []figure.Line{paper, mine}
+	return []plot.Line{paper, mine}
 }
 
 // published returns a horizontal line at a value that the paper states.
-func (f *coronaFigures) published(o honeycomb.Objective, at, from, to float64) figure.Line {
-	return figure.Line{Name: drawnAs[o].name + ", as published", X: []float64{from, to}, Y: []float64{at, at}, Dashed: true, Hue: drawnAs[o].hue}
+func (f *coronaFigures) published(o honeycomb.Objective, at, from, to float64) plot.Line {
+	return plot.Line{Name: drawnAs[o].name + ", as published", X: []float64{from, to}, Y: []float64{at, at}, Dashed: true, Hue: drawnAs[o].hue}
 }
 
 // over returns a line over time.
-func (f *coronaFigures) over(value func(table2.Span) float64) func(*table2.Row) figure.Line {
-	return func(row *table2.Row) (l figure.Line) {
+func (f *coronaFigures) over(value func(table2.Span) float64) func(*table2.Row) plot.Line {
+	return func(row *table2.Row) (l plot.Line) {
 		for i, s := range row.Series {
 			if v := value(s); v > 0 {
 				l.X, l.Y = append(l.X, (float64(i)+0.5)*seriesInterval.Hours()), append(l.Y, v)
@@ -81,14 +82,14 @@ func (f *coronaFigures) over(value func(table2.Span) float64) func(*table2.Row) 
 }
 
 // level returns a dashed black line at one value.
-func (f *coronaFigures) level(name string, at, from, to float64) figure.Line {
-	return figure.Line{Name: name, X: []float64{from, to}, Y: []float64{at, at}, Dashed: true, Hue: figure.Black}
+func (f *coronaFigures) level(name string, at, from, to float64) plot.Line {
+	return plot.Line{Name: name, X: []float64{from, to}, Y: []float64{at, at}, Dashed: true, Hue: plot.Black}
 }
 
 // byRank returns channels as dots, evenly spaced in the logarithm of their rank.
-func (f *coronaFigures) byRank(value func(*table2.Row, int) float64) func(*table2.Row) figure.Line {
-	return func(row *table2.Row) figure.Line {
-		l := figure.Line{Dots: true}
+func (f *coronaFigures) byRank(value func(*table2.Row, int) float64) func(*table2.Row) plot.Line {
+	return func(row *table2.Row) plot.Line {
+		l := plot.Line{Dots: true}
 		last := -1
 		for k := range mostChannels {
 			i := int(math.Pow(float64(len(f.load.Channels)), float64(k+1)/mostChannels)) - 1
@@ -106,8 +107,8 @@ func (f *coronaFigures) byRank(value func(*table2.Row, int) float64) func(*table
 const mostChannels = 600
 
 // byUpdate returns channels as dots, by their update interval.
-func (f *coronaFigures) byUpdate(row *table2.Row) figure.Line {
-	l := figure.Line{Dots: true}
+func (f *coronaFigures) byUpdate(row *table2.Row) plot.Line {
+	l := plot.Line{Dots: true}
 	step := max(len(f.load.Channels)/(2*mostChannels), 1)
 	for i := 0; i < len(f.load.Channels); i += step {
 		if d := row.Channel[i].Detection; d > 0 {
@@ -135,9 +136,9 @@ func (f *coronaFigures) polls() figure.Figure {
 		Caption: named + "From a cold start, in which nobody knows who reads what, Lite comes to the load of readers who poll alone, and over each polling " +
 			"interval stays below it; the ripple of half an hour is of the places that polls have in it. " + f.world(),
 		Lines: slices.Concat(
-			[]figure.Line{f.level("readers alone", float64(f.load.Subscriptions())/float64(len(f.load.Channels)), 0, end)},
-			f.both(honeycomb.Lite, value), []figure.Line{f.published(honeycomb.Lite, lite.PaperLoad, 0, end)},
-			f.both(honeycomb.Fast, value), []figure.Line{f.published(honeycomb.Fast, fast.PaperLoad, 0, end)},
+			[]plot.Line{f.level("readers alone", float64(f.load.Subscriptions())/float64(len(f.load.Channels)), 0, end)},
+			f.both(honeycomb.Lite, value), []plot.Line{f.published(honeycomb.Lite, lite.PaperLoad, 0, end)},
+			f.both(honeycomb.Fast, value), []plot.Line{f.published(honeycomb.Fast, fast.PaperLoad, 0, end)},
 		),
 	}
 }
@@ -147,15 +148,15 @@ func (f *coronaFigures) waits() figure.Figure {
 	value := f.over(func(s table2.Span) float64 { return s.Detection })
 	lite, fast := f.of(honeycomb.Lite, ours), f.of(honeycomb.Fast, ours)
 	bound := f.level("bound of Lite", lite.Bound, 0, end)
-	bound.Hue = figure.Sky
+	bound.Hue = plot.Sky
 	return figure.Figure{
 		Title: "Figure 4: the wait for the next poll", X: "hours", Y: "seconds", LogY: true,
 		Caption: named + "The mean time from a change to the next poll, of all who read, as an integral over time; the bound, which Lite lies on, is the least there can be. " +
 			"Readers alone wait for 900 seconds; the published 53 seconds are at even phases, which the paper's scheme with phases of chance does not reach. " + f.world(),
 		Lines: slices.Concat(
-			[]figure.Line{f.level("readers alone", table2.PollInterval.Seconds()/2, 0, end)},
-			f.both(honeycomb.Lite, value), []figure.Line{f.published(honeycomb.Lite, lite.Paper, 0, end), bound},
-			f.both(honeycomb.Fast, value), []figure.Line{f.published(honeycomb.Fast, fast.Paper, 0, end)},
+			[]plot.Line{f.level("readers alone", table2.PollInterval.Seconds()/2, 0, end)},
+			f.both(honeycomb.Lite, value), []plot.Line{f.published(honeycomb.Lite, lite.Paper, 0, end), bound},
+			f.both(honeycomb.Fast, value), []plot.Line{f.published(honeycomb.Fast, fast.Paper, 0, end)},
 		),
 	}
 }
@@ -170,7 +171,7 @@ const (
 func (f *coronaFigures) pollsByRank() figure.Figure {
 	last := float64(len(f.load.Channels))
 	alone := f.byRank(func(_ *table2.Row, i int) float64 { return float64(f.load.Channels[i].Subscribers) })(nil)
-	alone.Name, alone.Hue = "readers alone", figure.Black
+	alone.Name, alone.Hue = "readers alone", plot.Black
 	first, second := f.published(honeycomb.Lite, paperFirst, 1, last), f.published(honeycomb.Lite, paperSecond, 1, last)
 	first.Name, second.Name, second.Faint = "level 1, as published", "level 2, as published: fewer", true
 	return figure.Figure{
@@ -178,7 +179,7 @@ func (f *coronaFigures) pollsByRank() figure.Figure {
 		Caption: "Readers alone poll a channel as often as there are of them. With Lite popular channels are polled less often than that and all others " +
 			"oftener, in proportion to the square root of their readers; the paper's scheme has steps of sixteen, and polls those least read less often. " +
 			"The paper states some 100 pollers at level 1 and fewer than 10 at level 2. " + f.world(),
-		Lines: slices.Concat([]figure.Line{alone}, f.both(honeycomb.Lite, f.byRank(func(r *table2.Row, i int) float64 { return r.Channel[i].Polls })), []figure.Line{first, second}),
+		Lines: slices.Concat([]plot.Line{alone}, f.both(honeycomb.Lite, f.byRank(func(r *table2.Row, i int) float64 { return r.Channel[i].Polls })), []plot.Line{first, second}),
 	}
 }
 
@@ -190,8 +191,8 @@ func (f *coronaFigures) waitsByRank() figure.Figure {
 		Caption: "Readers of popular channels wait least: in steps with the paper's scheme, which leaves few polls to unpopular channels, and evenly with tidings. " +
 			means + f.world(),
 		Lines: slices.Concat(
-			[]figure.Line{f.level("readers alone", table2.PollInterval.Seconds()/2, 1, last)}, lite,
-			[]figure.Line{f.published(honeycomb.Lite, f.of(honeycomb.Lite, ours).Paper, 1, last)},
+			[]plot.Line{f.level("readers alone", table2.PollInterval.Seconds()/2, 1, last)}, lite,
+			[]plot.Line{f.published(honeycomb.Lite, f.of(honeycomb.Lite, ours).Paper, 1, last)},
 		),
 	}
 }
@@ -202,7 +203,7 @@ func (f *coronaFigures) waitsByUpdate(number, says string, objectives ...honeyco
 		X:     "hours between two updates", Y: "seconds", LogX: true, LogY: true,
 		Caption: fair + says + means + f.world(),
 	}
-	var marks []figure.Line
+	var marks []plot.Line
 	for _, o := range objectives {
 		lines := f.both(o, f.byUpdate)
 		marks = append(marks, f.published(o, f.of(o, ours).Paper, slices.Min(lines[1].X), slices.Max(lines[1].X)))

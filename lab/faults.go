@@ -14,6 +14,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"tidings/internal/plot"
 	"tidings/lab/faults"
 	"tidings/lab/figure"
 	"tidings/lab/mark"
@@ -291,7 +292,7 @@ func drawFaults(dir string, results []faults.Result) error {
 			}
 		}
 		if worlds > 0 {
-			f.Lines = append(f.Lines, figure.Distribution(l.name, heal, worlds))
+			f.Lines = append(f.Lines, plot.Distribution(l.name, heal, worlds))
 		}
 	}
 	return f.Save(dir, "faults-heal")

@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"tidings/internal/daemon"
+	"tidings/internal/plot"
 	"tidings/lab/figure"
 	"tidings/lab/mark"
 	"tidings/lab/nodes"
@@ -178,14 +179,14 @@ func drawNodes(dir string, results []nodes.Result) error {
 	ends := figure.Figure{Title: "Time from the end of a sequencer to the next one", X: "number", Y: "seconds"}
 	for _, r := range results {
 		if r.Phase != nodes.Sequencer {
-			l := figure.Line{Name: r.Phase, Steps: true}
+			l := plot.Line{Name: r.Phase, Steps: true}
 			for _, p := range r.RightShares {
 				l.X, l.Y = append(l.X, p.S), append(l.Y, 1-p.Right)
 			}
 			tables.Lines = append(tables.Lines, l)
 		}
 		for _, way := range []string{nodes.Leave, nodes.Closed, nodes.Silent} {
-			l := figure.Line{Name: r.Transport + ", " + way}
+			l := plot.Line{Name: r.Transport + ", " + way}
 			for _, e := range r.SequencerExits {
 				if e.Mode == way {
 					l.X, l.Y = append(l.X, float64(len(l.X)+1)), append(l.Y, e.SequencerS)

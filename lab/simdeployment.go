@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/honeycomb"
+	"tidings/internal/plot"
 	"tidings/lab/figure"
 	"tidings/lab/mark"
 	"tidings/lab/table2"
@@ -185,16 +186,16 @@ func (c *simDeploymentCommand) draw(runs, paper []simDeploymentRun) error {
 		Caption: "Nodes poll as often as is allowed, and readers alone as often as there are of them. The paper states a limit of 4,500 polls " +
 			"a minute, and some 5,000 of readers alone, of 60 nodes and 7,500 channels. " + c.world()}
 	perMinute := float64(c.Channels) / table2.PollInterval.Minutes()
-	level := func(name string, hue figure.Hue, at float64) figure.Line {
-		return figure.Line{Name: name, Hue: hue, X: []float64{0, hours}, Y: []float64{at, at}, Dashed: true}
+	level := func(name string, hue plot.Hue, at float64) plot.Line {
+		return plot.Line{Name: name, Hue: hue, X: []float64{0, hours}, Y: []float64{at, at}, Dashed: true}
 	}
 	all := float64(c.Subscriptions) / table2.PollInterval.Minutes()
-	nine.Lines = append(nine.Lines, level("readers alone", figure.Black, table2.PollInterval.Seconds()/2))
-	ten.Lines = append(ten.Lines, figure.Line{
-		Name: "readers alone", Hue: figure.Black, X: []float64{0, c.Grow.Hours(), hours}, Y: []float64{0, all, all}, Dashed: true,
+	nine.Lines = append(nine.Lines, level("readers alone", plot.Black, table2.PollInterval.Seconds()/2))
+	ten.Lines = append(ten.Lines, plot.Line{
+		Name: "readers alone", Hue: plot.Black, X: []float64{0, c.Grow.Hours(), hours}, Y: []float64{0, all, all}, Dashed: true,
 	})
-	lines := func(name string, hue figure.Hue, r *simDeploymentRun) {
-		d, l := figure.Line{Name: name, Hue: hue}, figure.Line{Name: name, Hue: hue}
+	lines := func(name string, hue plot.Hue, r *simDeploymentRun) {
+		d, l := plot.Line{Name: name, Hue: hue}, plot.Line{Name: name, Hue: hue}
 		for i, s := range r.Series {
 			at := (float64(i) + 0.5) * seriesInterval.Hours()
 			if s.Detection > 0 {
@@ -205,10 +206,10 @@ func (c *simDeploymentCommand) draw(runs, paper []simDeploymentRun) error {
 		nine.Lines, ten.Lines = append(nine.Lines, d), append(ten.Lines, l)
 	}
 	for i := range paper {
-		lines("the paper's scheme", figure.Vermilion, &paper[i])
+		lines("the paper's scheme", plot.Vermilion, &paper[i])
 	}
-	nine.Lines = append(nine.Lines, level("the paper's, as published", figure.Vermilion, paperWait))
-	ten.Lines = append(ten.Lines, level("the paper's, as published", figure.Vermilion, paperPolls))
+	nine.Lines = append(nine.Lines, level("the paper's, as published", plot.Vermilion, paperWait))
+	ten.Lines = append(ten.Lines, level("the paper's, as published", plot.Vermilion, paperPolls))
 	for i := range runs {
 		r, hue := &runs[i], deploymentHues[i%len(deploymentHues)]
 		lines(fmt.Sprintf("nodes, at %g of that", r.Part), hue, r)
@@ -221,4 +222,4 @@ func (c *simDeploymentCommand) draw(runs, paper []simDeploymentRun) error {
 }
 
 // deploymentHues are the hues of the runs, in turn.
-var deploymentHues = [...]figure.Hue{figure.Blue, figure.Green, figure.Orange, figure.Purple, figure.Sky}
+var deploymentHues = [...]plot.Hue{plot.Blue, plot.Green, plot.Orange, plot.Purple, plot.Sky}

@@ -27,7 +27,7 @@ func TestFiguresAreDrawnAlike(t *testing.T) {
 		}
 	}
 	names, err := filepath.Glob(filepath.Join(dirs[0], "*"))
-	if err != nil || len(names) != 2*(6+2) {
+	if err != nil || len(names) != 6+2 {
 		t.Fatalf("%d files, %v", len(names), err)
 	}
 	for _, name := range names {

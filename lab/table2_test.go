@@ -64,7 +64,7 @@ func TestTable2(t *testing.T) {
 	if len(got.Formulas) != 5 || got.Seed != 1 || got.Wall <= 0 {
 		t.Errorf("%+v", got)
 	}
-	for _, name := range []string{"table2-lite.svg", "table2-fair.png"} {
+	for _, name := range []string{"table2-lite.svg", "table2-fair.svg"} {
 		if _, err := os.Stat(filepath.Join(out, name)); err != nil {
 			t.Error(err)
 		}

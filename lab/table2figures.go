@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"tidings/internal/plot"
 	"tidings/lab/figure"
 	"tidings/lab/mark"
 	"tidings/lab/table2"
@@ -99,14 +100,14 @@ func drawTable2(dir string, rows []*table2.Row) error {
 			if row.Objective != o.String() {
 				continue
 			}
-			l, at := figure.Line{Name: row.Scheme}, 0.
+			l, at := plot.Line{Name: row.Scheme}, 0.
 			for _, s := range append(row.Before, row.Span) {
 				l.X, l.Y = append(l.X, at+s.Hours/2), append(l.Y, s.Detection)
 				at += s.Hours
 			}
 			f.Lines = append(f.Lines, l)
 			if row.Scheme == "rank-cut-coordinated" {
-				f.Lines = append(f.Lines, figure.Line{Name: "bound", X: []float64{0, at}, Y: []float64{row.Bound, row.Bound}, Dashed: true})
+				f.Lines = append(f.Lines, plot.Line{Name: "bound", X: []float64{0, at}, Y: []float64{row.Bound, row.Bound}, Dashed: true})
 			}
 		}
 		if len(f.Lines) == 0 {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"tidings/internal/feed"
+	"tidings/internal/plot"
 )
 
 //go:embed web
@@ -40,11 +41,13 @@ type asset struct {
 	tag, mediaType string
 }
 
-func newAsset(path, mediaType string) asset {
+// newAsset reads an embedded file and appends more to it.
+func newAsset(path, mediaType, more string) asset {
 	content, err := web.ReadFile("web" + path)
 	if err != nil {
 		panic(err) // the file is embedded
 	}
+	content = append(content, more...)
 	sum := sha256.Sum256(content)
 	return asset{content, hex.EncodeToString(sum[:8]), mediaType}
 }
@@ -65,16 +68,19 @@ func (s *Server) static(w http.ResponseWriter, r *http.Request) error {
 
 func newPages() *pages {
 	p := &pages{sanitiser: newSanitiser(), assets: map[string]asset{
-		stylePath:  newAsset(stylePath, "text/css; charset=utf-8"),
-		scriptPath: newAsset(scriptPath, "text/javascript; charset=utf-8"),
-		iconPath:   newAsset(iconPath, "image/svg+xml"),
+		stylePath:  newAsset(stylePath, "text/css; charset=utf-8", plot.CSS),
+		scriptPath: newAsset(scriptPath, "text/javascript; charset=utf-8", ""),
+		iconPath:   newAsset(iconPath, "image/svg+xml", ""),
 	}}
 	functions := template.FuncMap{"when": formatRelative, "iso": iso, "host": hostOf, "plural": Plural[int], "rowID": rowID, "count": formatCount,
 		"duration": formatDuration, "sentence": sentence, "exact": formatSecondsPtr, "provenanceName": provenanceName, "provenanceNote": provenanceNote,
-		"asset": p.address, "choose": func(options []option, chosen string) choice { return choice{options, chosen} }, "part": func(now time.Time, is any) page { return page{Now: now, Data: is} }}
+		"asset": p.address, "plot": svg, "choose": func(options []option, chosen string) choice { return choice{options, chosen} }, "part": func(now time.Time, is any) page { return page{Now: now, Data: is} }}
 	p.templates = template.Must(template.New("").Funcs(functions).ParseFS(web, "web/*.html"))
 	return p
 }
+
+// svg returns a chart as a part of a page. The chart has escaped its texts.
+func svg(c plot.Chart) template.HTML { return template.HTML(c.SVG()) }
 
 // A choice is a list of options, of which one is chosen.
 type choice struct {
