@@ -144,11 +144,15 @@ func (r *importRun) view(page int, search string) importView {
 
 // listsPage imports and exports lists.
 func (s *Server) listsPage(w http.ResponseWriter, r *http.Request) error {
-	var latest []importView
-	for _, run := range s.imports.latest() {
-		latest = append(latest, run.view(1, ""))
+	var p struct {
+		Latest []importView
+		Found  []ReaderList
 	}
-	return s.writePage(w, r, http.StatusOK, "lists.html", "Import and export", latest)
+	for _, run := range s.imports.latest() {
+		p.Latest = append(p.Latest, run.view(1, ""))
+	}
+	p.Found = s.foundLists()
+	return s.writePage(w, r, http.StatusOK, "lists.html", "Import and export", p)
 }
 
 // importForm begins to import a list that a person has uploaded.
@@ -227,10 +231,13 @@ func (s *Server) importPage(w http.ResponseWriter, r *http.Request) error {
 	return s.writePage(w, r, http.StatusOK, "imported.html", "Import", run.view(page, oneLine(q.Get("q"))))
 }
 
-// importActionForm stops an import, tries again what has failed, or imports the bookmarks that a person has chosen.
+// importActionForm imports a list that was found on this machine, stops an import, tries again what has failed, or imports the bookmarks that a person has chosen.
 func (s *Server) importActionForm(w http.ResponseWriter, r *http.Request) error {
 	if err := parseForm(w, r, maxSelection); err != nil {
 		return err
+	}
+	if path := r.PostForm.Get("found"); path != "" {
+		return s.importFound(w, r, path)
 	}
 	run, err := s.imports.find(r.PostForm.Get("id"))
 	if err != nil {

@@ -74,7 +74,7 @@ func newPages() *pages {
 	}}
 	functions := template.FuncMap{"when": formatRelative, "iso": iso, "host": hostOf, "plural": Plural[int], "rowID": rowID, "count": formatCount,
 		"duration": formatDuration, "sentence": sentence, "exact": formatSecondsPtr, "provenanceName": provenanceName, "provenanceNote": provenanceNote,
-		"asset": p.address, "plot": svg, "choose": func(options []option, chosen string) choice { return choice{options, chosen} }, "part": func(now time.Time, is any) page { return page{Now: now, Data: is} }}
+		"asset": p.address, "plot": svg, "qr": qrCode, "isLocal": isLocalAddress, "choose": func(options []option, chosen string) choice { return choice{options, chosen} }, "part": func(now time.Time, is any) page { return page{Now: now, Data: is} }}
 	p.templates = template.Must(template.New("").Funcs(functions).ParseFS(web, "web/*.html"))
 	return p
 }

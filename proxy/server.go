@@ -71,6 +71,9 @@ type Config struct {
 	MaxArticles int
 	// Publishing is the node's interface for publishers. It must not be nil.
 	Publishing Publishing
+	// ReaderLists holds the usual places of the lists of other readers of the node's user. Pages offer to import those that
+	// exist. Default none.
+	ReaderLists []ReaderList
 	// Metrics answers requests for /metrics. Default nil: they get 404.
 	Metrics http.Handler
 	// Notice returns a table for the start page, which then refreshes itself every two seconds unless it is paused.
