@@ -85,6 +85,7 @@ func browser(t *testing.T) context.Context {
 // newFullServer returns a server whose pages show everything that they can show.
 func newFullServer(t *testing.T) *testServer {
 	b := newTestServer(t, func(c *Config) {
+		c.Keywords = &memoryKeywords{preview: &solarPreview}
 		c.Notice = func() Notice {
 			return Notice{Title: "A demo", Text: "A network on this machine.", Head: []string{"", "alone", "together"}, Rows: [][]string{{"seen after", "10 s", "0.7 s"}}, Footer: []string{"And then?"}}
 		}
@@ -140,7 +141,7 @@ func TestPagesInABrowser(t *testing.T) {
 		{"channels", "/channels?sort=-readers"}, {"filtered", "/channels?filter=nothing"},
 		{"network", "/network"}, {"wedge", "/network?channel=" + feed}, {"fault", "/show?url=http://unknown.example/"},
 		{"choose", "/subscribe?url=" + url.QueryEscape(choiceURL)},
-		{"imported", imported}, {"offered", offered}, {"importing", running.path()},
+		{"watch", "/watch?all=solar+battery&none=advert"}, {"imported", imported}, {"offered", offered}, {"importing", running.path()},
 	} {
 		for _, scheme := range []string{"light", "dark"} {
 			name := p.name + "-" + scheme
@@ -167,6 +168,7 @@ func TestPagesInABrowser(t *testing.T) {
 			t.Errorf("%s: by keyboard: %s", p.name, unseen)
 		}
 	}
+	fillBuilder(ctx, t, served.URL)
 }
 
 // choiceURL is a page that advertises several feeds.

@@ -33,7 +33,7 @@ func activeParts(t *testing.T, page string) (found []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := map[string]bool{"/subscribe": true, "/unsubscribe": true, "/opml": true, "/channels": true, "/network": true, "/subscriptions": true, "/describe": true, "/undo": true, "/import": true}
+	ours := map[string]bool{"/subscribe": true, "/unsubscribe": true, "/opml": true, "/channels": true, "/network": true, "/subscriptions": true, "/describe": true, "/undo": true, "/import": true, "/watch": true, "/unwatch": true}
 	for n := range root.Descendants() {
 		if n.Type != html.ElementNode {
 			continue
@@ -46,8 +46,8 @@ func activeParts(t *testing.T, page string) (found []string) {
 			}
 		case "iframe", "object", "embed", "base", "style", "math", "video", "audio", "frame", "applet", "noscript":
 			found = append(found, n.Data)
-		case "svg": // the ring of members, and codes for phones
-			if in := attr(n.Parent, "class"); in != "ring" && in != "phone" || n.Parent.Parent.Data != "main" {
+		case "svg": // the ring of members, codes for phones, and charts
+			if in := attr(n.Parent, "class"); in != "days" && (in != "ring" && in != "phone" || n.Parent.Parent.Data != "main") {
 				found = append(found, n.Data)
 			}
 		}

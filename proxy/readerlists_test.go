@@ -23,7 +23,9 @@ func TestFirstSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b := newTestServer(t, func(c *Config) { c.ReaderLists = []ReaderList{{"newsboat", urls}, {"Liferea", missing}, {"a folder", dir}} })
+	b := newTestServer(t, func(c *Config) {
+		c.ReaderLists = []ReaderList{{"newsboat", urls}, {"Liferea", missing}, {"a folder", dir}}
+	})
 	for _, path := range []string{"/", listsPath} {
 		page := body(t, b.ask("GET", path))
 		if strings.Count(page, `name="found"`) != 1 || !strings.Contains(page, "newsboat</h3>") {

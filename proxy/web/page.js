@@ -37,17 +37,23 @@
   const query = byID("q"), preview = byID("preview");
   if (query && preview) {
     let asked = 0, timer = 0;
-    const ask = async () => {
+    const ask = async search => {
       const mine = ++asked;
-      const answer = await fetch("/watch?part=1&q=" + encodeURIComponent(query.value)).catch(() => null);
+      const answer = await fetch("/watch?part=1&" + search).catch(() => null);
       if (answer && answer.ok && mine === asked) {
         preview.innerHTML = await answer.text();
+        if (!search.startsWith("q=")) {
+          query.value = byID("built")?.value ?? "";
+        }
       }
     };
-    query.addEventListener("input", () => {
+    const soon = search => {
       clearTimeout(timer);
-      timer = setTimeout(ask, 250);
-    });
+      timer = setTimeout(() => ask(search()), 250);
+    };
+    query.addEventListener("input", () => soon(() => "q=" + encodeURIComponent(query.value)));
+    const builder = byID("builder");
+    builder?.addEventListener("input", () => soon(() => new URLSearchParams(new FormData(builder)).toString()));
   }
 
   // One box selects all rows of the page.
