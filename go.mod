@@ -47,6 +47,7 @@ require (
 	mellium.im/xmlstream v0.15.4
 	mellium.im/xmpp v0.22.0
 	pgregory.net/rapid v1.3.0
+	rsc.io/qr v0.2.0
 	znkr.io/diff v1.0.1
 )
 

@@ -149,5 +149,6 @@ require (
 	mellium.im/sasl v0.3.2 // indirect
 	mellium.im/xmlstream v0.15.4 // indirect
 	mellium.im/xmpp v0.22.0 // indirect
+	rsc.io/qr v0.2.0 // indirect
 	znkr.io/diff v1.0.1 // indirect
 )

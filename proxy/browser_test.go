@@ -94,7 +94,7 @@ func newFullServer(t *testing.T) *testServer {
 			health: []HealthChange{{At: now.Add(-time.Hour), Kind: "recovered", Text: "it can be read again", Since: OptionalTime(now.Add(-72 * time.Hour))}},
 			found:  []NewItem{{now, &late, true}, {now.Add(-5 * time.Hour), nil, false}, {now.Add(-6 * time.Hour), &late, false}},
 		}
-		c.Keywords = &memoryKeywords{watches: []Watch{{Number: 1, Query: "bridge NOT card"}}}
+		c.Keywords = &memoryKeywords{watches: []Watch{{Number: 1, Query: "bridge NOT card"}}, preview: &solarPreview}
 		failing := time.Date(2026, 11, 20, 11, 0, 0, 0, time.UTC)
 		c.Notifications = &memoryNotifications{targets: []NotifyTarget{
 			{ID: "a", To: "https://hooks.example/…", Feeds: []string{rssURL}, Queries: []string{"bridge"}, Health: true, QuietHours: "22:00-07:00", Digest: "daily", Sent: 7},
@@ -156,6 +156,18 @@ func TestPagesInABrowser(t *testing.T) {
 	}
 	b.server.messages.put("undo", message{Text: "Unsubscribed from 2 feeds", Undo: []string{rssURL, atomURL}, until: b.clock.Add(time.Minute)}, 1)
 	b.server.messages.put("problem", message{Text: "nothing can be read there yet: no such host: h.example", Problem: true, until: b.clock.Add(time.Minute)}, 1)
+	_, imported := b.upload("<opml><outline xmlUrl='" + choiceURL + "'/><outline xmlUrl='ftp://h.example/" + strings.Repeat("long", 40) + "'/><outline </opml>")
+	_, offered := b.upload("<!DOCTYPE NETSCAPE-Bookmark-file-1><DL><H3>Reading</H3><DL><A HREF='https://one.example/'>One " + strings.Repeat("long", 40) + "</A><A FEEDURL='https://one.example/feed'>Two</A></DL></DL>")
+	running, err := b.server.imports.begin(ctx, b.clock, func(ctx context.Context, run *importRun) error {
+		run.enter(importSubscribing, 5000)
+		run.step()
+		<-ctx.Done()
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.server.imports.close()
 	axe := axeCore(t)
 	feed := url.QueryEscape(rssURL)
 	for _, p := range []struct{ name, path string }{
@@ -166,6 +178,7 @@ func TestPagesInABrowser(t *testing.T) {
 		{"network", "/network"}, {"wedge", "/network?channel=" + feed}, {"fault", "/show?url=http://unknown.example/"}, {"missing", "/nowhere"},
 		{"several", "/network?channel=h.example"}, {"notify", NotifyPath + "?dead=b&tested=a"}, {"watch", "/watch?q=bridge"},
 		{"choose", "/subscribe?url=" + url.QueryEscape(choiceURL)},
+		{"watch", "/watch?all=solar+battery&none=advert"}, {"imported", imported}, {"offered", offered}, {"importing", running.path()},
 	} {
 		for _, scheme := range []string{"light", "dark"} {
 			name := p.name + "-" + scheme
@@ -200,6 +213,7 @@ func TestPagesInABrowser(t *testing.T) {
 	if err := chromedp.Do(ctx, steps...); err != nil {
 		t.Error(err)
 	}
+	fillBuilder(ctx, t, served.URL)
 }
 
 // choiceURL is a page that advertises several feeds.

@@ -40,6 +40,7 @@ type homePage struct {
 	Timeline    timeline
 	Attention   attention
 	List        listing
+	Found       []ReaderList // lists of other readers; only without subscriptions
 	Bookmarklet template.URL // the bookmarklet
 }
 
@@ -99,6 +100,9 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 	}
 	if h.Attention, err = s.attention(r, status, channels); err != nil {
 		return err
+	}
+	if len(channels) == 0 {
+		h.Found = s.foundLists()
 	}
 	h.List = s.listing(r, channels, listQuery{Sort: byNewest, Page: 1}, homeRows)
 	return s.writePage(w, r, http.StatusOK, "home.html", "tidings", h)

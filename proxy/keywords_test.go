@@ -21,6 +21,7 @@ type memoryKeywords struct {
 	articles map[uint32][]feed.Entry // newest first
 	reads    int
 	short    string
+	preview  *Preview // returned by Preview, if there is one
 }
 
 func (s *memoryKeywords) Watch(_ context.Context, text string) (Watch, error) {
@@ -37,6 +38,11 @@ func (s *memoryKeywords) Watch(_ context.Context, text string) (Watch, error) {
 func (s *memoryKeywords) Preview(_ context.Context, text string) (Preview, error) {
 	if strings.Contains(text, "(") {
 		return Preview{}, ErrQuery
+	}
+	if s.preview != nil {
+		p := *s.preview
+		p.Query = text
+		return p, nil
 	}
 	return Preview{
 		Query: text, Period: 7 * 24 * time.Hour, Articles: 1000, Matching: len(text), PerDay: float64(len(text)) / 7, // each letter increases the numbers

@@ -41,7 +41,7 @@ type liveView struct {
 }
 
 type liveEvent struct {
-	kind string // number, row or part
+	kind string // number, row, part or reload
 	data any
 	mark any // changes whenever a page has to be told
 }
@@ -57,8 +57,8 @@ func (l listing) LiveAddress() string {
 }
 
 // live streams what a page shows, and then what changes: the numbers of the start page, what needs attention if the page asks
-// for that, and the states of the subscriptions that the page shows. The page may be older than the stream, because browsers
-// open pages that nobody looks at yet.
+// for that, the states of the subscriptions that the page shows, or the progress of an import. The page may be older than the
+// stream, because browsers open pages that nobody looks at yet.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) error {
 	release, err := s.takeStream()
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) error {
 	for _, id := range r.URL.Query()["row"] {
 		rows[id] = true
 	}
-	changed := s.config.News.Changed()
+	changed := s.changes(r)
 	view, took, err := s.liveView(r, rows)
 	if err != nil {
 		return err
@@ -94,7 +94,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) error {
 		case <-r.Context().Done():
 			return nil
 		}
-		changed = s.config.News.Changed()
+		changed = s.changes(r)
 		if view, took, err = s.liveView(r, rows); err != nil {
 			return nil // the browser asks again
 		}
@@ -130,9 +130,21 @@ func (v liveView) tell(send func(string, ...any) bool, told liveView) bool {
 	return true
 }
 
+// changes returns a channel that is closed when what a page shows may have changed.
+func (s *Server) changes(r *http.Request) <-chan struct{} {
+	if run, err := s.imports.find(r.URL.Query().Get("import")); err == nil {
+		return run.changed()
+	}
+	return s.config.News.Changed()
+}
+
 // liveView returns what a page with some rows shows now, and how long it took to find out.
 func (s *Server) liveView(r *http.Request, rows map[string]bool) (v liveView, took time.Duration, err error) {
 	began := time.Now()
+	if id := r.URL.Query().Get("import"); id != "" {
+		v, err = s.liveImport(id)
+		return v, time.Since(began), err
+	}
 	channels, err := s.subs.List(r.Context())
 	if err != nil {
 		return v, 0, err

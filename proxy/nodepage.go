@@ -5,10 +5,7 @@ import (
 	"time"
 )
 
-const (
-	nodePath  = "/node"
-	listsPath = "/lists"
-)
+const nodePath = "/node"
 
 // Levels of findings.
 const (
@@ -36,9 +33,4 @@ func (s *Server) nodePage(w http.ResponseWriter, r *http.Request) error {
 	}
 	uptime := FormatSpan(time.Duration(status.UptimeS * float64(time.Second)))
 	return s.writePage(w, r, http.StatusOK, "node.html", "This node", nodeView{status, findings, uptime})
-}
-
-// listsPage imports and exports lists.
-func (s *Server) listsPage(w http.ResponseWriter, r *http.Request) error {
-	return s.writePage(w, r, http.StatusOK, "lists.html", "Import and export", nil)
 }

@@ -63,10 +63,24 @@ func (s *Server) onceEntries(token string, entries []feed.Entry) []feed.Entry {
 }
 
 // oncePerStory returns the entries of a keyword feed, the newest first, without those that another feed had before.
-// They are listed below the first one. Two articles of one feed are always two stories. keys are the keys of stories by
-// the GUIDs of the articles that tell them, and before are those that the call before returned.
+// They are listed below the first one. before and keys are as storiesOf has them.
 func oncePerStory(entries []feed.Entry, before map[string]string) (once []feed.Entry, keys map[string]string) {
-	var stories []*story
+	stories, keys := storiesOf(entries, before)
+	for _, s := range stories {
+		e := *s.first.Entry
+		m := *e.Meaning
+		m.GUID = s.key
+		m.Content += s.otherFeeds()
+		e.Meaning = &m
+		once = append(once, e)
+	}
+	return once, keys
+}
+
+// storiesOf returns the stories that entries tell, the newest first, as the entries are. Two articles of one feed are
+// always two stories. keys are the keys of stories by the GUIDs of the articles that tell them, and before are those that
+// the call before returned.
+func storiesOf(entries []feed.Entry, before map[string]string) (stories []*story, keys map[string]string) {
 	keys = map[string]string{}
 	tellings := tellingsOf(entries)
 	for i := range slices.Backward(tellings) {
@@ -90,15 +104,8 @@ func oncePerStory(entries []feed.Entry, before map[string]string) (once []feed.E
 		}
 		keys[guid] = stories[at].key
 	}
-	for _, s := range slices.Backward(stories) {
-		e := *s.first.Entry
-		m := *e.Meaning
-		m.GUID = s.key
-		m.Content += s.otherFeeds()
-		e.Meaning = &m
-		once = append(once, e)
-	}
-	return once, keys
+	slices.Reverse(stories)
+	return stories, keys
 }
 
 // has reports whether a feed tells the story already.

@@ -74,7 +74,7 @@ func newPages(siteIcons bool) *pages {
 	}}
 	functions := template.FuncMap{"when": formatRelative, "iso": iso, "host": hostOf, "plural": Plural[int], "rowID": rowID, "count": formatCount,
 		"duration": formatDuration, "sentence": sentence, "exact": formatSecondsPtr, "provenanceName": provenanceName, "provenanceNote": provenanceNote,
-		"provenanceWords": provenanceWords, "asset": p.address, "siteIcon": p.siteIconOf, "plot": svg, "healthWords": healthWords,
+		"provenanceWords": provenanceWords, "asset": p.address, "siteIcon": p.siteIconOf, "plot": svg, "qr": qrCode, "isLocal": isLocalAddress, "healthWords": healthWords,
 		"isoOf": func(t time.Time) string { return iso(&t) }, "whenOf": func(now, t time.Time) string { return formatRelative(now, &t) }, "choose": func(options []option, chosen string) choice { return choice{options, chosen} }, "part": func(now time.Time, is any) page { return page{Now: now, Data: is} }}
 	p.templates = template.Must(template.New("").Funcs(functions).ParseFS(web, "web/*.html"))
 	return p
@@ -103,15 +103,18 @@ type page struct {
 	Message    *shownMessage // nil if there is none
 	Version    string
 	Now        time.Time
+	Refresh    int // seconds after which a browser without scripts loads the page again; 0: never
 	Data       any
 }
 
 // writePage renders a page completely before it sends any of it.
 func (s *Server) writePage(w http.ResponseWriter, r *http.Request, status int, name, title string, data any) error {
 	var b bytes.Buffer
-	err := s.pages.templates.ExecuteTemplate(&b, name, page{
-		Title: title, Path: r.URL.Path, Navigation: navigation, Message: s.messageFor(r), Version: s.config.Version, Now: s.config.Now(), Data: data,
-	})
+	p := page{Title: title, Path: r.URL.Path, Navigation: navigation, Message: s.messageFor(r), Version: s.config.Version, Now: s.config.Now(), Data: data}
+	if changing, ok := data.(interface{ Refresh() int }); ok {
+		p.Refresh = changing.Refresh()
+	}
+	err := s.pages.templates.ExecuteTemplate(&b, name, p)
 	if err != nil {
 		return err
 	}
@@ -269,24 +272,4 @@ func (s *Server) unsubscribeForm(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.unsubscribeFrom(w, r, []string{address}, ownPage(r.PostForm.Get("back"), "/"))
-}
-
-func (s *Server) importForm(w http.ResponseWriter, r *http.Request) error {
-	r.Body = http.MaxBytesReader(w, r.Body, maxListSize)
-	if err := bodyError(r.ParseMultipartForm(maxListSize)); err != nil {
-		return err
-	}
-	file, _, err := r.FormFile("list")
-	if err != nil {
-		return refuse(http.StatusBadRequest, "no file chosen")
-	}
-	var doc bytes.Buffer
-	if _, err := doc.ReadFrom(file); err != nil {
-		return err
-	}
-	result, err := s.importOPML(w, r, doc.Bytes())
-	if err != nil {
-		return err
-	}
-	return s.writePage(w, r, http.StatusOK, "imported.html", "Import", result)
 }

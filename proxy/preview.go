@@ -17,6 +17,9 @@ type Preview struct {
 	Matching int           // number of these that match
 	PerDay   float64       // expected number of matches per day, if it can be estimated
 	Entries  []feed.Entry  // the newest matches, including older ones, each with its content and source
+	// Days counts the matches of each of the last whole days of which articles are known, 24 hours each until now, the oldest
+	// first.
+	Days []int
 }
 
 const (

@@ -21,6 +21,8 @@ const (
 )
 
 func (m *memoryPrivate) SubscribePrivately(_ context.Context, p PrivateFeed) (SubscribeMessage, error) {
+	m.node.mu.Lock()
+	defer m.node.mu.Unlock()
 	if m.err != nil {
 		return SubscribeMessage{}, m.err
 	}
@@ -33,6 +35,8 @@ func (m *memoryPrivate) SubscribePrivately(_ context.Context, p PrivateFeed) (Su
 }
 
 func (m *memoryPrivate) FindPrivate(address string) (string, bool) {
+	m.node.mu.Lock()
+	defer m.node.mu.Unlock()
 	p, ok := m.feeds[privateName]
 	return privateName, ok && (address == privateName || address == PrivateReadPath(privateToken) || address == p.Address)
 }

@@ -30,6 +30,7 @@ type Server struct {
 	firstReads    *lru[firstRead, time.Time]
 	messages      *lru[string, message]
 	pollWishes    *lru[string, time.Time] // when a person last had a channel polled, by its address
+	imports       imports
 	pages         *pages
 }
 
@@ -73,6 +74,9 @@ type Config struct {
 	MaxArticles int
 	// Publishing is the node's interface for publishers. It must not be nil.
 	Publishing Publishing
+	// ReaderLists holds the usual places of the lists of other readers of the node's user. Pages offer to import those that
+	// exist. Default none.
+	ReaderLists []ReaderList
 	// Metrics answers requests for /metrics. Default nil: they get 404.
 	Metrics http.Handler
 	// Notice returns a table for the start page, which then refreshes itself every two seconds unless it is paused.
@@ -230,6 +234,7 @@ var pageRoutes = map[string]pageRoute{
 	describePath:   {post: (*Server).describeForm},
 	pollPath:       {post: (*Server).pollForm},
 	"/opml":        {get: (*Server).exportOPML, post: (*Server).importForm},
+	importPath:     {get: (*Server).importPage, post: (*Server).importActionForm},
 
 	subscriptionsPath: {get: (*Server).subscriptionsPage, post: (*Server).subscriptionsForm},
 
@@ -290,6 +295,8 @@ const (
 // have ended, with nil if ctx ended.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	limiter := newConnLimiter(l, s.gate.isProxy)
+	defer s.imports.close()
+	defer context.AfterFunc(ctx, s.imports.stop)()
 	return serveHTTP(ctx, limiter, s, s.config.Log, "serve readers")
 }
 

@@ -12,6 +12,7 @@ func TestTheTimelineOfTheLastDay(t *testing.T) {
 	news := memoryNews{}
 	b := newTestServer(t, func(c *Config) { c.News = &news })
 	b.clock = time.Date(2026, 11, 20, 12, 30, 10, 0, time.FixedZone("", 5*3600+1800))
+	b.node.Subscribe(t.Context(), rssURL, false) // a node without subscriptions shows the first steps in its place
 	home := func() string { return body(t, b.ask("GET", "/")) }
 	wants(t, home(), []string{"No new item has come in the last 24 hours."}, []string{"<figure", "The same as a table"})
 	short, long := 40*time.Second, 3*time.Minute

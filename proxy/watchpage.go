@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"tidings/cobra/query"
-	"tidings/internal/feed"
+	"tidings/internal/plot"
 )
 
 const (
@@ -20,6 +20,8 @@ const (
 type watchPage struct {
 	WatchResponse
 	Query     string
+	Builder   queryBuilder
+	Built     bool // the builder composed the query
 	Preview   previewView
 	JustAdded *Watch   // the search that was just added
 	OnceURL   string   // the address of its feed that shows each story once
@@ -31,18 +33,22 @@ type previewView struct {
 	Error string
 	Empty bool // no query was entered
 	Query string
+	Built string // the query that the builder composed, for the script
 	*PreviewResult
-	Items []itemView
+	Items []previewItem
+	Days  *plot.Chart // nil if there are too few days
 }
 
 // watch shows the keyword subscriptions, and tries a query.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
-	text := strings.TrimSpace(q.Get("q"))
+	builder, built := readBuilder(q)
+	text := cmp.Or(built, strings.TrimSpace(q.Get("q")))
 	preview, err := s.preview(r, text)
 	if err != nil {
 		return err
 	}
+	preview.Built = built
 	if q.Has("part") { // the script asks only for the preview
 		var b bytes.Buffer
 		if err := s.pages.templates.ExecuteTemplate(&b, "preview", page{Now: s.config.Now(), Data: preview}); err != nil {
@@ -53,7 +59,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 		_, _ = w.Write(b.Bytes()) // an error means that the browser has disconnected
 		return nil
 	}
-	p := watchPage{Query: text, Preview: preview}
+	p := watchPage{Query: text, Builder: builder, Built: built != "", Preview: preview}
 	all, err := s.watches(r)
 	if err != nil {
 		return err
@@ -85,13 +91,7 @@ func (s *Server) preview(r *http.Request, text string) (p previewView, err error
 		return p, err
 	}
 	p.Query, p.PreviewResult = preview.Query, preview.result(s.config.MaxArticles)
-	for _, e := range preview.Entries {
-		m := *e.Meaning
-		p.Items = append(p.Items, itemView{
-			Title: cmp.Or(feed.PlainTitle(m.Title), "(untitled)"), Link: s.pages.sanitiser.link(m.Link),
-			Author: e.Source.Title, At: OptionalTime(e.Arrived),
-		})
-	}
+	p.Items, p.Days = s.previewItems(preview), daysPlot(preview.Days)
 	return p, nil
 }
 

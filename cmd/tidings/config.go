@@ -17,6 +17,8 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/adrg/xdg"
 	"github.com/alecthomas/kong"
+
+	"tidings/proxy"
 )
 
 // configFile returns the default configuration file.
@@ -29,6 +31,20 @@ func dataDir() string { return userPath(xdg.DataHome, "XDG_DATA_HOME") }
 // at which they serve. It depends only on the user's home, because nodes and commands may be started in different
 // ways.
 func accessDir() string { return userPath(xdg.StateHome, "XDG_STATE_HOME") }
+
+// readerLists returns the usual places of the lists of other readers of this user.
+func readerLists() (lists []proxy.ReaderList) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil
+	}
+	return []proxy.ReaderList{
+		{Program: "newsboat", Path: filepath.Join(xdg.ConfigHome, "newsboat", "urls")},
+		{Program: "newsboat", Path: filepath.Join(home, ".newsboat", "urls")},
+		{Program: "Liferea", Path: filepath.Join(xdg.ConfigHome, "liferea", "feedlist.opml")},
+		{Program: "Liferea (Flatpak)", Path: filepath.Join(home, ".var/app/net.sourceforge.liferea/config/liferea/feedlist.opml")},
+	}
+}
 
 // userPath returns a path of tidings below a directory of the user, which an environment variable may name. It
 // returns "" if the directory would be in the user's home and the home is not known.

@@ -53,7 +53,9 @@ func (*opmlCommand) Help() string {
 	return examples("tidings opml import mine.opml", "tidings opml export for-my-reader.opml")
 }
 
-func (*importCommand) Help() string { return examples("tidings opml import mine.opml") }
+func (*importCommand) Help() string {
+	return examples("tidings opml import mine.opml", "tidings opml import ~/.newsboat/urls")
+}
 
 func (*exportCommand) Help() string {
 	return examples("tidings opml export for-my-reader.opml", "tidings opml export --original back-again.opml", "tidings opml export -")

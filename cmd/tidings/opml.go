@@ -17,14 +17,14 @@ const stdio = "-"
 
 // An opmlCommand is "tidings opml".
 type opmlCommand struct {
-	Import importCommand `cmd:"" help:"Subscribe to all feeds of an OPML file that a reader exported."`
+	Import importCommand `cmd:"" help:"Subscribe to all feeds of a list from another reader."`
 	Export exportCommand `cmd:"" help:"Write the subscriptions to an OPML file that a reader can import."`
 }
 
 // An importCommand is "tidings opml import".
 type importCommand struct {
 	client `embed:""`
-	File   string `arg:"" help:"OPML file, or - for standard input."`
+	File   string `arg:"" help:"OPML file, newsboat's file urls, or a text with an address in each line; - for standard input."`
 }
 
 // Run subscribes to all feeds of a list. Feeds that fail do not stop it.

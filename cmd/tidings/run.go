@@ -145,6 +145,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	d.BaseURL = c.BaseURL
 	d.PublicURL, d.PublicListen = c.PublicURL, c.PublicListen
 	d.TokenCopyDir = accessDir()
+	d.ReaderLists = readerLists()
 	d.Listen = c.Listen
 	d.PortMap = !onlyLoopback(c.Listen)
 	d.Bootstrap = c.Bootstrap

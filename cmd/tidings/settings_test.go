@@ -237,6 +237,28 @@ func TestAMissingHomeIsReported(t *testing.T) {
 	}
 }
 
+// The lists of other readers are looked for in the folders of the user, and nowhere if the user has none.
+func TestPlacesOfListsOfOtherReaders(t *testing.T) {
+	t.Cleanup(xdg.Reload)
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "settings"))
+	xdg.Reload()
+	var places []string
+	for _, l := range readerLists() {
+		places = append(places, l.Path)
+	}
+	for _, want := range []string{"settings/newsboat/urls", ".newsboat/urls", "settings/liferea/feedlist.opml"} {
+		if !slices.Contains(places, filepath.Join(home, want)) {
+			t.Errorf("%s is not among %q", want, places)
+		}
+	}
+	t.Setenv("HOME", "")
+	if got := readerLists(); len(got) > 0 {
+		t.Errorf("without a home: %q", got)
+	}
+}
+
 func TestErrorsSayWhereANetworkSettingWasGiven(t *testing.T) {
 	t.Setenv("TIDINGS_OWNERS", "3")
 	g, err := parsed(t, `load = 2`, "run", "--scheme", "bound", "--wedge", "rank")

@@ -138,6 +138,8 @@ type Config struct {
 	// Abrupt lets the node stop without leaving its network. It is for networks that stop as a whole, in
 	// which no node stays to take anything over. Default false.
 	Abrupt bool
+	// ReaderLists holds the usual places of the lists of other readers; see proxy.Config. Default none.
+	ReaderLists []proxy.ReaderList
 	// Notice supplies a notice for the readers' page; see proxy.Config. Default nil: there is none.
 	Notice func() proxy.Notice
 	// Log receives what an operator should know. At INFO and above, addresses of feeds are redacted. Default nil:

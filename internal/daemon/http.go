@@ -42,6 +42,7 @@ func (d *Daemon) openServer() {
 		Filter:          d.config.Filter,
 		MaxArticles:     d.config.KeywordItems,
 		Publishing:      d,
+		ReaderLists:     d.config.ReaderLists,
 		Metrics:         metrics{d.status, d.fetch}.handler(),
 		Notice:          d.config.Notice,
 		Version:         d.config.Version,

@@ -238,9 +238,14 @@ func (ws *watches) Preview(ctx context.Context, text string) (p proxy.Preview, e
 func previewOf(q *query.Expr, articles []cobra.BacklogArticle, covered coverage, now time.Time) proxy.Preview {
 	match := matchesOf(q, articles)
 	p := proxy.Preview{Query: q.String(), Hints: q.Hints()}
+	const day = 24 * time.Hour
+	p.Days = make([]int, now.Sub(covered.since)/day)
 	for _, l := range match {
 		if !l.Received.Before(covered.since) {
 			p.PerDay += covered.perDay(l.Article.Feed, now)
+		}
+		if ago := int(max(0, now.Sub(l.Received)) / day); ago < len(p.Days) {
+			p.Days[len(p.Days)-1-ago]++
 		}
 	}
 	countFrom := func(list []cobra.BacklogArticle, begin time.Time) int {

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -130,6 +131,10 @@ func TestPreviewStatesItsPeriod(t *testing.T) {
 		p := previewOf(q, test.late, coverage{since: now.Add(-test.since), scale: 1}, now)
 		if p.Articles != test.of || p.Matching != test.matching || p.Period != test.time || len(p.Hints) != 1 {
 			t.Errorf("%s: %d of %d in %v, %q", name, p.Matching, p.Articles, p.Period, p.Hints)
+		}
+		days := map[string][]int{"nothing": {0, 0, 0, 0, 0, 0, 0}, "a day is enough": {0, 0, 0, 0, 0, 28, 72}, "few in a day": {0, 0, 2, 12, 12, 12, 12}}[name]
+		if !slices.Equal(p.Days, days) {
+			t.Errorf("%s: matches of the days %v, want %v", name, p.Days, days)
 		}
 	}
 }

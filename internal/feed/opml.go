@@ -195,7 +195,7 @@ func newOutline(attrs []opmlAttr) (o Outline) {
 			*field = a.value
 		}
 	}
-	if o.XMLURL == "" && !strings.EqualFold(o.Type, "link") && !strings.EqualFold(o.Type, "include") { // which lead to a page, and to another list
+	if o.XMLURL == "" && !strings.EqualFold(o.Type, TypeLink) && !strings.EqualFold(o.Type, "include") { // which lead to a page, and to another list
 		o.XMLURL = url
 	}
 	if t := strings.ToLower(o.Type); o.XMLURL == "" && (t == "rss" || t == "atom") {

@@ -43,17 +43,23 @@
   const query = byID("q"), preview = byID("preview");
   if (query && preview) {
     let asked = 0, timer = 0;
-    const ask = async () => {
+    const ask = async search => {
       const mine = ++asked;
-      const answer = await fetch("/watch?part=1&q=" + encodeURIComponent(query.value)).catch(() => null);
+      const answer = await fetch("/watch?part=1&" + search).catch(() => null);
       if (answer && answer.ok && mine === asked) {
         preview.innerHTML = await answer.text();
+        if (!search.startsWith("q=")) {
+          query.value = byID("built")?.value ?? "";
+        }
       }
     };
-    query.addEventListener("input", () => {
+    const soon = search => {
       clearTimeout(timer);
-      timer = setTimeout(ask, 250);
-    });
+      timer = setTimeout(() => ask(search()), 250);
+    };
+    query.addEventListener("input", () => soon(() => "q=" + encodeURIComponent(query.value)));
+    const builder = byID("builder");
+    builder?.addEventListener("input", () => soon(() => new URLSearchParams(new FormData(builder)).toString()));
   }
 
   // A group of text fields grows when its last field is filled in.
@@ -81,7 +87,7 @@
   }
 
   // One box selects all rows of the page.
-  const boxes = all('input[type="checkbox"][name="url"]'), every = byID("all");
+  const boxes = all('input[type="checkbox"]:is([name="url"], [name="entry"])'), every = byID("all");
   if (every) {
     byID("all-label").hidden = false;
     every.addEventListener("change", () => boxes.forEach(box => { box.checked = every.checked; }));
@@ -173,6 +179,13 @@
           }
         }
       });
+      stream.addEventListener("part", event => {
+        const part = JSON.parse(event.data), e = byID(part.id);
+        if (e) {
+          e.innerHTML = part.html;
+        }
+      });
+      stream.addEventListener("reload", () => location.reload());
       stream.addEventListener("error", () => {
         stream?.close();
         stream = null;
