@@ -6,6 +6,14 @@
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const tell = text => { byID("told").textContent = text; };
 
+  // Icons of sites that have none leave no gap.
+  for (const icon of all("img.site")) {
+    icon.addEventListener("error", () => icon.remove());
+    if (icon.complete && !icon.naturalWidth && icon.currentSrc) {
+      icon.remove(); // it failed before the script ran
+    }
+  }
+
   // Copy buttons.
   for (const e of all("[data-copy]")) {
     const address = e.dataset.copy || e.href;
