@@ -369,7 +369,15 @@ func TestASubscriptionIsDescribed(t *testing.T) {
 			t.Errorf("%.20s: the feed's own title became one of the user, %.20q, with the tags %q", own, c.Title, c.Tags)
 		}
 	}
-	for _, form := range []url.Values{{"url": {rssURL}, "title": {strings.Repeat("x", maxTitle+1)}}, {"url": {rssURL}, "tags": {strings.Repeat("x\n", maxTags) + "y\n" + strings.Repeat("z", maxTag+1)}}, {"url": {atomURL}}} {
+	note := "Ask Ann <ann@h.example>.\nIt moves in May."
+	b.post("/describe", url.Values{"url": {rssURL}, "tags": {"fun"}, "note": {" " + strings.ReplaceAll(note, "\n", "\r\n") + "\r\n"}})
+	if c := describe("", "fun"); c.Note != note { // a form without a note keeps it
+		t.Errorf("the note is %q", c.Note)
+	}
+	if page := body(t, b.ask("GET", "/show?url="+url.QueryEscape(rssURL))); !strings.Contains(page, ">Ask Ann &lt;ann@h.example&gt;.\nIt moves in May.</textarea>") {
+		t.Error(page)
+	}
+	for _, form := range []url.Values{{"url": {rssURL}, "note": {strings.Repeat("x", maxNote+1)}}, {"url": {rssURL}, "title": {strings.Repeat("x", maxTitle+1)}}, {"url": {rssURL}, "tags": {strings.Repeat("x\n", maxTags) + "y\n" + strings.Repeat("z", maxTag+1)}}, {"url": {atomURL}}} {
 		if status, _, text := b.post("/describe", form); status < 400 || status >= 500 {
 			t.Errorf("%.80v: %d %s", form, status, text)
 		}

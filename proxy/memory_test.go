@@ -167,6 +167,9 @@ func (m *memoryNode) Describe(ctx context.Context, url string, d Description) er
 	if c.Title, c.Site = cmp.Or(d.Title, c.Title), cmp.Or(d.Site, c.Site); d.OwnTitle {
 		c.Title = d.Title
 	}
+	if d.Note != nil {
+		c.Note = *d.Note
+	}
 	m.channels[url] = c
 	return nil
 }

@@ -117,6 +117,7 @@ const (
 	maxTags  = 16
 	maxTag   = 256 // in bytes
 	maxTitle = 256 // in bytes
+	maxNote  = 4 << 10
 	// maxFolders bounds the nesting of folders in an exported list. It is less than feed.ParseOPML accepts.
 	maxFolders = 8
 )

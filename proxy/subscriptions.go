@@ -73,11 +73,12 @@ type Description struct {
 	Title string   // shown in place of the feed's own title; "" keeps the present one
 	// OwnTitle shows the feed's own title again, if Title is "".
 	OwnTitle bool
-	Site     string // where people read the feed on the Web; "" keeps the present one
+	Site     string  // where people read the feed on the Web; "" keeps the present one
+	Note     *string // the user's own words about it; nil keeps the present ones
 }
 
 func (d Description) empty() bool {
-	return d.Tags == nil && d.Title == "" && !d.OwnTitle && d.Site == ""
+	return d.Tags == nil && d.Title == "" && !d.OwnTitle && d.Site == "" && d.Note == nil
 }
 
 // A Window holds the items of a feed that readers are shown: those in the source, and at least those of the last 7
@@ -177,6 +178,7 @@ type Channel struct {
 	Moved string   `json:"moved"` // new address of the feed, according to the origin
 	Tags  []string `json:"tags"`  // set by the user, with a command or as folders of a list
 
+	Note  string     `json:"-"` // the user's own words; only pages show it
 	Added *time.Time `json:"-"` // when the subscription was made; only pages show it
 }
 

@@ -169,7 +169,7 @@ func (s *Server) changeTag(w http.ResponseWriter, r *http.Request, addresses []s
 	return nil
 }
 
-// describeForm changes the title and the tags of a subscription.
+// describeForm changes the title, the tags and the note of a subscription.
 func (s *Server) describeForm(w http.ResponseWriter, r *http.Request) error {
 	address, err := s.formAddress(w, r)
 	if err != nil {
@@ -193,6 +193,12 @@ func (s *Server) describeForm(w http.ResponseWriter, r *http.Request) error {
 			return refuse(http.StatusBadRequest, "a title has at most %d bytes, and this one has %d", maxTitle, len(title))
 		}
 		said.Title, said.OwnTitle = title, title == ""
+	}
+	if note := strings.TrimSpace(strings.ReplaceAll(r.PostForm.Get("note"), "\r\n", "\n")); r.PostForm.Has("note") && note != known.Note {
+		if len(note) > maxNote {
+			return refuse(http.StatusBadRequest, "a note has at most %d bytes, and this one has %d", maxNote, len(note))
+		}
+		said.Note = &note
 	}
 	if err := s.subs.Describe(r.Context(), address, said); err != nil {
 		return err

@@ -21,6 +21,7 @@ type attributes struct {
 	// Title and Site are the user's own, and are shown in place of the feed's.
 	Title    string `json:"title,omitempty"`
 	Site     string `json:"site,omitempty"`
+	Note     string `json:"note,omitempty"` // the user's own, too
 	LastRead int64  `json:"read,omitempty"` // when the feed was last read, Unix time in seconds, up to lapseCheckInterval late
 }
 

@@ -87,7 +87,7 @@ func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 		c.Provenance, c.State, c.Newest = feedtree.Single, proxy.StateOK, proxy.OptionalTime(l.node.NodeOf(s.Key).Feeds.Newest(s.Key))
 	}
 	a := attributesOf(s)
-	c.MinProvenance, c.Tags, c.Title, c.Site = a.RequiredProvenance, a.Tags, cmp.Or(a.Title, feed.PlainTitle(s.Title)), cmp.Or(a.Site, feed.AbsoluteLink(originURL(s.URL), s.Link))
+	c.MinProvenance, c.Note, c.Tags, c.Title, c.Site = a.RequiredProvenance, a.Note, a.Tags, cmp.Or(a.Title, feed.PlainTitle(s.Title)), cmp.Or(a.Site, feed.AbsoluteLink(originURL(s.URL), s.Link))
 	if p := s.Publisher; p != nil {
 		c.Publisher, c.PublisherSince, c.Published = difference.Fingerprint(p.Key), proxy.OptionalTime(p.Since), p.Seq
 		c.FormerKeys, c.KeyChange = formerKeys(s.URL, p)

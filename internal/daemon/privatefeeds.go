@@ -308,6 +308,9 @@ func (f *privateFeed) describe(d proxy.Description) {
 	if d.Site != "" {
 		f.Site = d.Site
 	}
+	if d.Note != nil {
+		f.Note = *d.Note
+	}
 }
 
 // verdict returns why a feed cannot be read: an error if it is not to be subscribed to for that reason, or is to keep

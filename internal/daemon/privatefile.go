@@ -39,8 +39,8 @@ type privateRecord struct {
 	Headers map[string]string // secret
 	Added   time.Time
 
-	Tags        []string // these three are the user's
-	Title, Site string
+	Tags              []string // these three are the user's
+	Title, Site, Note string
 
 	ETag, LastModified, ValidatedURL string
 	Hints                            feed.Hints

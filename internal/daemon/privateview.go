@@ -114,7 +114,7 @@ func (p *privateFeeds) list() (channels []proxy.Channel) {
 			URL: f.Name, Title: f.Title, Site: f.Site, Kind: proxy.KindFeed, Private: true, ReadURL: proxy.PrivateReadPath(f.Token),
 			Subscribers: 1, Pollers: 1, Polls: true, LastPoll: proxy.OptionalTime(f.State.Polled), NextPoll: proxy.OptionalTime(f.State.Next),
 			Why: f.State.Why, State: f.stateName(), Error: f.State.Detail, Since: proxy.OptionalTime(f.State.Since),
-			Items: len(f.contents.entries), Newest: proxy.OptionalTime(f.contents.newest()), Tags: f.Tags, Added: proxy.OptionalTime(f.Added),
+			Items: len(f.contents.entries), Newest: proxy.OptionalTime(f.contents.newest()), Tags: f.Tags, Note: f.Note, Added: proxy.OptionalTime(f.Added),
 		}
 		if h := f.contents.head; h != nil {
 			c.Title, c.Site = cmp.Or(f.Title, f.hide(feed.PlainTitle(h.Title))), cmp.Or(f.Site, f.hide(feed.AbsoluteLink(f.base(), h.Link)))

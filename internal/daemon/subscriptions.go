@@ -166,7 +166,7 @@ func (s *subscriptions) subscribe(ctx context.Context, url string, a attributes)
 			done(fmt.Errorf("subscribe to %s: %w", url, errUnsubscribed))
 			return
 		case r.subscribed:
-			a.RequiredProvenance, a.Tags, a.Title, a.Site = old.RequiredProvenance, old.Tags, old.Title, old.Site
+			a.RequiredProvenance, a.Tags, a.Title, a.Site, a.Note = old.RequiredProvenance, old.Tags, old.Title, old.Site, old.Note
 		}
 		s.write(r, a, max(r.weight, 1), done)
 	})
@@ -211,6 +211,9 @@ func (s *subscriptions) Describe(ctx context.Context, url string, description pr
 		}
 		if a.Title, a.Site = cmp.Or(description.Title, a.Title), cmp.Or(description.Site, a.Site); description.OwnTitle {
 			a.Title = description.Title
+		}
+		if description.Note != nil {
+			a.Note = *description.Note
 		}
 	})
 }

@@ -237,7 +237,7 @@ func TestASubscriptionIsMadeAgain(t *testing.T) {
 		t.Errorf("there was no subscription: %v", err)
 	}
 	must(s.SubscribeQuietly(t.Context(), url))
-	must(s.Describe(t.Context(), url, proxy.Description{Title: "Mine", Site: "https://mine.example/", Tags: []string{"a", "b"}}))
+	must(s.Describe(t.Context(), url, proxy.Description{Title: "Mine", Site: "https://mine.example/", Tags: []string{"a", "b"}, Note: new("Ask Ann")}))
 	must(s.edit(t.Context(), url, func(a *attributes) { a.RequiredProvenance = proxy.ProvenanceWitnessed }))
 	before := attributesOf(m.feeds[url])
 	must(s.Unsubscribe(t.Context(), url))
