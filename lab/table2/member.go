@@ -90,8 +90,10 @@ func (noReaders) Fetched(overlay.ID, string, *feed.Feed, bool) {}
 func (noReaders) SetState(overlay.ID, []byte, bool, bool)      {}
 func (noReaders) Fading(overlay.ID, int) []feed.ID             { return nil }
 
-// noApplication is told nothing, because nobody reads.
+// noApplication is told nothing but what its node fetches, because nobody reads.
 type noApplication struct{ node.Application }
+
+func (noApplication) Saw(overlay.ID, *feed.Feed) {}
 
 // A parallelWorker computes on another goroutine while the world goes on, and waits for the result when the node is to
 // be called.
