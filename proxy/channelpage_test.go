@@ -117,6 +117,31 @@ func TestPollNow(t *testing.T) {
 	}
 }
 
+// Several feeds can be asked for at once. Those that may not be polled now keep their times.
+func TestPollSeveral(t *testing.T) {
+	b := newTestServer(t)
+	for _, address := range []string{rssURL, atomURL, jsonURL} {
+		b.node.Subscribe(t.Context(), address, false)
+		b.node.channels[address] = Channel{State: StateOK, LastPoll: OptionalTime(b.clock.Add(-10 * time.Minute))}
+	}
+	b.node.channels[jsonURL] = Channel{State: "failing"}
+	for _, c := range []struct {
+		of    []string
+		asked int
+		words string
+	}{
+		{[]string{rssURL, jsonURL}, 1, "A poll of 1 feed was asked for. A feed that was polled less than five minutes ago"},
+		{[]string{rssURL}, 1, "No poll was asked for. A feed that was"},
+		{[]string{atomURL}, 2, "A poll of 1 feed was asked for."},
+	} {
+		status, location, _ := b.post(subscriptionsPath, url.Values{"do": {doPoll}, "url": c.of})
+		if status != 303 || len(b.node.polledSoon) != c.asked {
+			t.Fatalf("%d, asked for %q", status, b.node.polledSoon)
+		}
+		wants(t, body(t, b.ask("GET", location)), []string{c.words}, nil)
+	}
+}
+
 // The page says in words why items can be believed, and which keys the publisher has had.
 func TestTrustInWords(t *testing.T) {
 	for _, c := range []struct {

@@ -95,6 +95,35 @@ func (s *Server) pollForm(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// pollSelected asks for polls of subscriptions, of those for which that is possible now.
+func (s *Server) pollSelected(w http.ResponseWriter, r *http.Request, addresses []string, back string) error {
+	channels, err := s.list(r)
+	if err != nil {
+		return err
+	}
+	asked, now := 0, s.config.Now()
+	for i := range channels {
+		c := &channels[i]
+		if !slices.Contains(addresses, c.URL) || !s.pollNow(c, now).Possible {
+			continue
+		}
+		if err := s.subs.PollSoon(r.Context(), c.URL); err != nil {
+			return err
+		}
+		s.pollWishes.put(c.URL, now, 1)
+		asked++
+	}
+	text := "No poll was asked for"
+	if asked > 0 {
+		text = "A poll of " + Plural(asked, "feed", "feeds") + " was asked for"
+	}
+	if asked < len(addresses) {
+		text += ". A feed that was polled less than five minutes ago, is polled soon anyway, or is in trouble keeps its times"
+	}
+	s.redirectWith(w, r, back, message{Text: text, Problem: asked == 0})
+	return nil
+}
+
 // pollingView shows how a channel is polled, and how soon news was found.
 type pollingView struct {
 	Delays, Days *plot.Chart // nil: there is nothing to draw

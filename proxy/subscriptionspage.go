@@ -36,6 +36,7 @@ const (
 	doAddTag      = "tag"
 	doRemoveTag   = "untag"
 	doExport      = "export"
+	doPoll        = "poll"
 	doUnsubscribe = "unsubscribe"
 )
 
@@ -56,6 +57,8 @@ func (s *Server) subscriptionsForm(w http.ResponseWriter, r *http.Request) error
 	switch do {
 	case doUnsubscribe:
 		return s.unsubscribeFrom(w, r, selected, back)
+	case doPoll:
+		return s.pollSelected(w, r, selected, back)
 	case doExport:
 		return s.exportSelected(w, r, selected)
 	case doAddTag, doRemoveTag:
