@@ -131,8 +131,9 @@ func TestAnImportShowsItsProgress(t *testing.T) {
 		for range 10 {
 			allowed <- struct{}{}
 		}
-		if got := told(); !strings.Contains(got, "10 of 40") || strings.Count(got, "event:") > 2 || len(got) > 2000 { // the first step may be told at once, and the others after a pause
-			t.Errorf("an update is %d bytes: %s", len(got), got)
+		// The first change is told at once, and those of the next second together.
+		if got := told(); !strings.Contains(got, "10 of 40") || strings.Count(got, "event:") > 2 || len(got) > 1000 {
+			t.Errorf("updates of %d bytes: %s", len(got), got)
 		}
 		close(allowed)
 		if got := told(); !strings.Contains(got, "event: reload") {
