@@ -355,7 +355,10 @@ func TestEachProblemIsDescribedCompletely(t *testing.T) {
 			if c.state == "missing" {
 				words = "The feed " + c.words + "."
 			}
-			want := append([]string{words, "for 3 h"}, c.want...)
+			want := append([]string{words}, c.want...)
+			if c.state != StateOK { // nobody asks since when all is well
+				want = append(want, "for 3 h")
+			}
 			if trouble {
 				want = append(want, "! "+c.state)
 			}

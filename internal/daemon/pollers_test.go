@@ -126,7 +126,12 @@ func TestAPrivateFeedIsPolledOnRequest(t *testing.T) {
 		b := newPrivateBench(t, t.TempDir())
 		b.answers[privateURL] = rss("1", "one")
 		f := b.mustSubscribe(privateURL)
-		polled := f.State.Polled
+		state := func() corona.State {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return f.State
+		}
+		polled := state().Polled
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); b.run(ctx, b.rules) }()
@@ -135,12 +140,12 @@ func TestAPrivateFeedIsPolledOnRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if got := f.State.Next.Sub(polled); got != corona.HintGap {
+		if got := state().Next.Sub(polled); got != corona.HintGap {
 			t.Errorf("the next poll is %v after the last one", got)
 		}
 		time.Sleep(corona.HintGap)
 		synctest.Wait()
-		if got := f.State.Polled.Sub(polled); got != corona.HintGap {
+		if got := state().Polled.Sub(polled); got != corona.HintGap {
 			t.Errorf("it was polled %v after the last poll", got)
 		}
 		if err := b.pollSoon("private:unknown"); !errors.Is(err, proxy.ErrNoSubscription) {
