@@ -177,6 +177,8 @@ func provenanceWords(provenance string) string {
 		return "seen by " + n + " of " + of + " nodes"
 	case provenance == ProvenancePublisher:
 		return "signed by the publisher"
+	case provenance == "single":
+		return "seen by one node"
 	}
 	return provenanceName(provenance)
 }

@@ -101,7 +101,7 @@ func TestPollNow(t *testing.T) {
 	b.advance(5 * time.Minute)
 	press(2, "A poll was asked for.")
 	b.node.channels[rssURL] = Channel{State: StateOK, LastPoll: OptionalTime(b.clock), NextPoll: OptionalTime(b.clock.Add(time.Minute))}
-	wants(t, b.showOf(rssURL), []string{"The next poll is <time", "A poll on request would come later"}, []string{button, again})
+	wants(t, b.showOf(rssURL), []string{"The next poll comes <time", "before you could ask for one"}, []string{button, again})
 	press(2, "The next poll is planned in 60 s, before you could ask for one.")
 	for state, words := range map[string]string{"failing": "A feed in trouble is polled when its pause is over.", StateNew: "The first poll is on its way."} {
 		b.node.channels[rssURL] = Channel{State: state}
@@ -162,7 +162,7 @@ func TestTrustInWords(t *testing.T) {
 		b.node.channels[rssURL] = c.channel
 		wants(t, b.showOf(rssURL), c.want, []string{"level"})
 	}
-	for provenance, want := range map[string]string{"single": "one node", "witnessed 3/5": "seen by 3 of 5 nodes", "publisher": "signed by the publisher", "witnessed": "witnessed", "varies": "varies"} {
+	for provenance, want := range map[string]string{"single": "seen by one node", "witnessed 3/5": "seen by 3 of 5 nodes", "publisher": "signed by the publisher", "witnessed": "witnessed", "varies": "varies"} {
 		if got := provenanceWords(provenance); got != want {
 			t.Errorf("%s: %s, want %s", provenance, got, want)
 		}

@@ -49,7 +49,7 @@ func TestFeedsOfATargetAreTyped(t *testing.T) {
 // The page of the network asks which feed is meant.
 func TestTheNetworkPageAsksWhichFeed(t *testing.T) {
 	b := newTestServer(t)
-	b.node.network = Network{Name: "town", EstimateN: 8, Members: []Member{{ID: idAt(0), PeerID: "me", Role: RoleSelf}}}
+	b.node.network = Network{Name: "town", EstimateN: 8, Members: []Member{{ID: idAt(0), PeerID: "me", Role: RoleSelf}, {ID: idAt(90), PeerID: "other", Role: "leaf"}}}
 	for _, address := range []string{rssURL, atomURL, jsonURL} {
 		b.node.Subscribe(t.Context(), address, false)
 	}

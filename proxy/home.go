@@ -161,7 +161,7 @@ func (s *Server) numbers(channels []Channel) []number {
 		{"trouble", "In trouble", formatCount(trouble), "The subscriptions that cannot be read as they should be at present.", subscriptionsPath + "?state=" + inTrouble},
 		{"items", "New in 24 hours", formatCount(s.config.News.NewItems(s.config.Now().Add(-newsTime))), "The items that were new in your feeds and pages, without edits of older ones.", ""},
 		{"saved", "Polls saved a day", formatCount(roughly(saved)), "How often other nodes poll your feeds in a day and tell this node what is new. Alone, this node would have to make these polls itself to see news as soon. The number is an estimate from the present polling intervals.", "/channels"},
-		{"delay", "Time to see news", delay, "The mean time from a change of a feed to the next poll by any node, over all feeds that can be read.", "/channels?sort=expected"},
+		{"delay", "Expected time to see news", delay, "The mean time from a change of a feed to the next poll by any node, over all feeds that can be read.", "/channels?sort=expected"},
 	}
 }
 

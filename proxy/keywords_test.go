@@ -186,7 +186,7 @@ func TestWatchSaysWhatToExpect(t *testing.T) {
 		}
 		return answer.Preview
 	}
-	if got := watch("solar"); got.TooGeneral || got.Warning != "" || got.PerDay == nil || got.Summary != "5 of 1000 articles of the last 7 days match: less than one a day" {
+	if got := watch("solar"); got.TooGeneral || got.Warning != "" || got.PerDay == nil || got.Summary != "5 of 1000 articles of the last 7 days match; on average less than one a day" {
 		t.Errorf("%+v", got)
 	}
 	if got := watch(strings.Repeat("a", 51)); !got.TooGeneral || !strings.Contains(got.Warning, "newest 25") {
@@ -222,10 +222,10 @@ func TestPreviewResults(t *testing.T) {
 		{Preview{Period: 10 * time.Minute, Articles: 80, Matching: 5}, "5 of 80 articles of the last 10 min match; it is too early to say how many match in a day", false},
 		{Preview{Period: 10 * time.Minute, Articles: 900, Matching: 101}, "101 of 900 articles of the last 10 min match; it is too early to say how many match in a day", true},
 		{Preview{Period: 10 * time.Minute, Articles: 1000, Matching: 51}, "51 of 1000 articles of the last 10 min match; it is too early to say how many match in a day", true},
-		{Preview{Period: 2 * time.Hour, Articles: 80, Matching: 8, PerDay: 96}, "8 of 80 articles of the last 2 h match: about 96 a day", false},
-		{Preview{Period: 2 * time.Hour, Articles: 80, Matching: 9, PerDay: 108}, "9 of 80 articles of the last 2 h match: about 108 a day", true},
-		{Preview{Period: day, Articles: 7}, "0 of 7 articles of the last 24 h match: less than one a day", false},
-		{Preview{Period: day, Articles: 1, Matching: 1, PerDay: 1}, "1 of 1 article of the last 24 h match: about 1 a day", false},
+		{Preview{Period: 2 * time.Hour, Articles: 80, Matching: 8, PerDay: 96}, "8 of 80 articles of the last 2 h match; on average about 96 a day", false},
+		{Preview{Period: 2 * time.Hour, Articles: 80, Matching: 9, PerDay: 108}, "9 of 80 articles of the last 2 h match; on average about 108 a day", true},
+		{Preview{Period: day, Articles: 7}, "0 of 7 articles of the last 24 h match; on average less than one a day", false},
+		{Preview{Period: day, Articles: 1, Matching: 1, PerDay: 1}, "1 of 1 article of the last 24 h match; on average about 1 a day", false},
 	} {
 		if got := test.preview.result(10); got.Summary != test.says || got.TooGeneral != test.general || (got.Warning != "") != test.general {
 			t.Errorf("%+v: %+v", test.preview, got)

@@ -227,7 +227,7 @@ func TestPlotsOfTheNetwork(t *testing.T) {
 		plots   int
 		text    string
 	}{
-		{nil, 0, "The first plot appears"}, {samples(1, 9), 0, "The first plot appears"},
+		{nil, 0, "Plots of the members and of the polls appear here"}, {samples(1, 9), 0, "Plots of the members and of the polls appear here"},
 		{samples(2, 0), 2, "Estimated members: between 5 and 6, and 6 at last."}, {samples(1008, 9), 3, "Polls in a polling interval: between 7 and 7, and 7 at last. Target: between 9 and 9, and 9 at last."},
 	} {
 		b.node.network.History = c.samples

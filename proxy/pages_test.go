@@ -397,7 +397,7 @@ func TestFormatRelative(t *testing.T) {
 	}
 }
 
-// Pages say "one node" of an item, or a feed, for which a single node vouches, and a tooltip explains it.
+// Pages say "seen by one node" of an item, or a feed, for which a single node vouches, and a tooltip explains it.
 // "unconfirmed" is the word for items with an unconfirmed key. The API keeps the original words.
 func TestSingleProvenanceIsShownAsOneNode(t *testing.T) {
 	b := newTestServer(t)
@@ -405,7 +405,7 @@ func TestSingleProvenanceIsShownAsOneNode(t *testing.T) {
 	b.node.provenance = "single"
 	b.node.publish(t, rssURL, rssDoc(1, 2))
 	page := body(t, b.ask("GET", "/show?url="+url.QueryEscape(rssURL)))
-	if n := strings.Count(page, `no other node and no signature confirms it">one node<`); n != 2 {
+	if n := strings.Count(page, `no other node and no signature confirms it">seen by one node<`); n != 2 {
 		t.Errorf("%d of two items are one node's: %s", n, page)
 	}
 	if text := body(t, b.ask("GET", "/feed?url="+rssURL)); strings.Count(text, ">single<") != 2 {

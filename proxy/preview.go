@@ -58,7 +58,7 @@ func (p Preview) result(maxArticles int) *PreviewResult {
 	} else if p.Period >= minSamplePeriod {
 		n := math.Round(p.PerDay*100) / 100
 		t.PerDay = &n
-		t.Summary += ": " + perDayText(n)
+		t.Summary += "; on average " + perDayText(n)
 	} else {
 		t.Summary += "; it is too early to say how many match in a day"
 	}

@@ -54,7 +54,7 @@ func newTimeline(news News, now time.Time) (t timeline) {
 	}
 	t.Words = fmt.Sprintf("%s in the last 24 hours: this node found %s, and other nodes found %s.", Plural(total, "new item", "new items"), formatCount(found), formatCount(total-found))
 	if len(all) > 0 {
-		t.Words += " Half of those with a date were here within " + middle(all) + "."
+		t.Words += " Half of those with a date were here within " + middle(all) + " of it."
 	}
 	labels := [2][]string{}
 	for i := range timelineHours {
