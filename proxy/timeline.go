@@ -52,9 +52,13 @@ func newTimeline(news News, now time.Time) (t timeline) {
 		t.Words = "No new item has come in the last 24 hours."
 		return t
 	}
-	t.Words = fmt.Sprintf("%s in the last 24 hours: this node found %s, and other nodes found %s.", Plural(total, "new item", "new items"), formatCount(found), formatCount(total-found))
+	t.Words = Plural(total, "new item", "new items") + " in the last 24 hours"
+	if found < total {
+		t.Words += fmt.Sprintf(": this node found %s, and other nodes found %s", formatCount(found), formatCount(total-found))
+	}
+	t.Words += "."
 	if len(all) > 0 {
-		t.Words += " Half of those with a date were here within " + middle(all) + " of it."
+		t.Words += " Half of those with a date arrived within " + middle(all) + " of that date."
 	}
 	labels := [2][]string{}
 	for i := range timelineHours {

@@ -22,7 +22,7 @@ func TestTheTimelineOfTheLastDay(t *testing.T) {
 	}
 	page := home()
 	wants(t, page, []string{
-		"5 new items in the last 24 hours: this node found 2, and other nodes found 3. Half of those with a date were here within 40 s of it.",
+		"5 new items in the last 24 hours: this node found 2, and other nodes found 3. Half of those with a date arrived within 40 s of that date.",
 		"11:00: 0 found by this node, 2 by other nodes, half of them within 40 s", "12:00: 1 found by this node, 1 by other nodes, half of them within 3 min", "13:00: 1 found by this node, 0 by other nodes<",
 		`<th scope="row">13:00</th><td>1</td><td>0</td><td>–</td>`, ">found by other nodes</text>",
 	}, []string{"14:00: 1"})
