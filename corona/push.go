@@ -36,7 +36,7 @@ const (
 	// pushedLookGap is the time between two requests to owners to fetch the document of a channel whose hub is trusted, only
 	// to confirm what was pushed.
 	pushedLookGap = 28 * time.Hour
-	// HintGap is the least time between the last fetch of a channel and one that a hint causes, because anybody may hint.
+	// HintGap is the least time between two fetches of a channel that hints cause, because anybody may hint.
 	HintGap = 5 * time.Minute
 )
 
@@ -55,6 +55,7 @@ type pushing struct {
 	late       int                      // late notifications in a row
 	unsettled  bool                     // this node's last poll has shown the log to be ahead of the document
 	hinted     bool                     // a fetch is wanted because of a hint
+	hintedAt   time.Time                // when a hint last caused a fetch
 	lookedAt   time.Time                // when owners last were to fetch the document, to confirm what was pushed
 }
 
@@ -126,7 +127,7 @@ func (ps *pushes) watch(l *leaderState, now time.Time) {
 	case p.pushed() && !p.missedAt.IsZero() && now.Sub(p.missedAt) >= pushGrace:
 		ps.fail(l, "it has not delivered an item that polls have found", now)
 	case l.fetching != 0 || l.domain.limitedUntil.After(now):
-	case p.hinted && last >= ps.scaled(HintGap):
+	case p.hinted && now.Sub(p.hintedAt) >= ps.scaled(HintGap):
 		ps.look(l, now)
 	case p.pushed() && last >= ps.patience(l, now) && now.Sub(p.heardAt) >= ps.patience(l, now):
 		ps.look(l, now)
@@ -139,7 +140,9 @@ func (ps *pushes) look(l *leaderState, now time.Time) {
 		return // the domain allows no request now: the hint waits
 	}
 	ps.stats.PushLooks++
-	l.push.hinted = false
+	if l.push.hinted {
+		l.push.hinted, l.push.hintedAt = false, now
+	}
 }
 
 // patience is how long a hub may be silent before the sequencer looks whether it has left something out.

@@ -174,7 +174,7 @@ func TestAHintIsAnAnswer(t *testing.T) {
 	l, p, led := pushedLab(t)
 	led.push.answeredAt = l.now.Add(-pushPatience)
 	p.sequencer.pushes.onStatus(led, "member", &coronapb.PushStatus{Kind: coronapb.PushStatus_SUBSCRIBED, Hint: true})
-	if led.push.member != "member" || led.push.status != coronapb.PushStatus_SUBSCRIBED || !led.push.hinted {
+	if led.push.member != "member" || led.push.status != coronapb.PushStatus_SUBSCRIBED || !led.push.hintedAt.Equal(l.now) {
 		t.Errorf("%+v", led.push)
 	}
 }

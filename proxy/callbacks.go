@@ -63,6 +63,11 @@ func (s *CallbackServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.servePing(w, r)
 		return
 	}
+	if r.URL.Path == PingPath {
+		w.Header().Set("Allow", http.MethodPost)
+		http.Error(w, errPing.Error(), http.StatusMethodNotAllowed)
+		return
+	}
 	path, ok := strings.CutPrefix(r.URL.Path, CallbackPath)
 	if !ok || len(path) != callbackLength || r.Method != http.MethodGet && r.Method != http.MethodPost {
 		w.WriteHeader(http.StatusNotFound)

@@ -76,6 +76,15 @@ func TestSitesAnnounceTheirNews(t *testing.T) {
 	}
 }
 
+// A browser is told how to announce news.
+func TestAPingIsSentByPOST(t *testing.T) {
+	w := httptest.NewRecorder()
+	NewCallbackServer(&hubCalls{}, slog.New(slog.DiscardHandler)).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://node.example/ping", nil))
+	if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != http.MethodPost || !strings.Contains(w.Body.String(), "weblogUpdates.ping") {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+}
+
 func TestAnAnswerToAPingIsXMLRPC(t *testing.T) {
 	p := ping{method: "weblogupdates.ping", addresses: []string{"http://a.example/"}}
 	var m struct {

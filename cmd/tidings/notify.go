@@ -114,6 +114,9 @@ func targetsTable(targets []proxy.NotifyTarget, t terminal, now time.Time) strin
 		if target.QuietHours != "" {
 			table.note("quiet hours: "+target.QuietHours, faint)
 		}
+		if target.PauseS > 0 {
+			table.note("at least "+(time.Duration(target.PauseS)*time.Second).String()+" between two messages", faint)
+		}
 		if target.Digest != "" {
 			table.note(target.Digest+" digest", faint)
 		}

@@ -40,8 +40,9 @@ type hub struct {
 	log     *slog.Logger
 	asked   chan proxy.HubRequest
 
-	mu   sync.Mutex               // guards byID
+	mu   sync.Mutex               // guards the fields below
 	byID map[string]hubSubscriber // by hubID
+	sent map[string][32]byte      // hash of the last document that a subscriber has taken, by hubID; not stored
 }
 
 // A hubSubscriber is stored under hubPrefix and its id.
@@ -80,7 +81,7 @@ const (
 var errNotShown = errors.New("the document does not have the new items yet")
 
 func newHub(courier *news.Courier, disk *store.Disk, log *slog.Logger) *hub {
-	return &hub{courier: courier, disk: disk, log: log, asked: make(chan proxy.HubRequest, maxHubAsked), byID: map[string]hubSubscriber{}}
+	return &hub{courier: courier, disk: disk, log: log, asked: make(chan proxy.HubRequest, maxHubAsked), byID: map[string]hubSubscriber{}, sent: map[string][32]byte{}}
 }
 
 // load continues the subscriptions in the store.
@@ -228,6 +229,7 @@ func (h *hub) end(id string) error {
 	h.mu.Lock()
 	_, known := h.byID[id]
 	delete(h.byID, id)
+	delete(h.sent, id)
 	h.mu.Unlock()
 	if !known {
 		return nil
@@ -282,6 +284,13 @@ func (h *hub) deliver(ctx context.Context, id string, events []news.Event) error
 	case page.Status != http.StatusOK:
 		return fmt.Errorf("the feed cannot be read now: status %d", page.Status)
 	}
+	sum := sha256.Sum256(page.Body)
+	h.mu.Lock()
+	had := h.sent[id] == sum
+	h.mu.Unlock()
+	if had { // a delivery that was late has brought this item, too
+		return nil
+	}
 	header := http.Header{"Content-Type": {page.MediaType}, "Link": {page.Links}}
 	if s.Secret != "" {
 		mac := hmac.New(sha256.New, []byte(s.Secret))
@@ -300,6 +309,10 @@ func (h *hub) deliver(ctx context.Context, id string, events []news.Event) error
 		if answer.retryAfter > 0 {
 			err = &news.RetryAfter{Reason: err, Wait: answer.retryAfter}
 		}
+	default:
+		h.mu.Lock()
+		h.sent[id] = sum
+		h.mu.Unlock()
 	}
 	return err
 }

@@ -391,21 +391,30 @@ func TestLimitsOfTheHub(t *testing.T) {
 	}
 }
 
-// After a crash the document may lack an item for a while. The hub waits for it, but not for ever.
+// After a crash the document may lack an item for a while. The hub waits for it, but not for ever. A document that the
+// subscriber has taken is not sent again: it had the items that came while it was on its way.
 func TestTheHubWaitsForADocument(t *testing.T) {
 	h, reader := newHubBench(t), newSubscriber(t)
 	h.byID["id"] = hubSubscriber{Topic: "topic", URL: "https://ferry.example/", Callback: reader.URL, From: loopback, Until: time.Now().Add(time.Hour)}
 	shown := false
 	h.shows = func(*news.Event) (bool, error) { return shown, nil }
+	version := 0
+	h.get = func(context.Context, string) (proxy.Page, error) {
+		return proxy.Page{Status: http.StatusOK, MediaType: "application/rss+xml", Body: fmt.Append(nil, version)}, nil
+	}
 	for _, test := range []struct {
 		shown bool
 		age   time.Duration
 		want  error
 	}{{false, time.Minute, errNotShown}, {true, time.Minute, nil}, {false, hubPatience, nil}} {
 		shown = test.shown
+		version++
 		if err := h.deliver(t.Context(), "id", []news.Event{{Time: time.Now().Add(-test.age)}}); !errors.Is(err, test.want) {
 			t.Errorf("%+v: %v", test, err)
 		}
+	}
+	if err := h.deliver(t.Context(), "id", []news.Event{{Time: time.Now().Add(-hubPatience)}}); err != nil {
+		t.Error(err)
 	}
 	if n := len(reader.pings); n != 2 {
 		t.Errorf("%d deliveries, want 2", n)

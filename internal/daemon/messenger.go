@@ -103,6 +103,9 @@ func (d *Daemon) openMessenger() error {
 		wanted: d.notifications.wants, server: d.server, self: "http://" + d.http.Addr().String(), log: d.log,
 		heard: make(chan heardMessage, maxHeard), contacts: map[string]*contact{}, talks: map[string]*talk{},
 	}
+	if _, err := c.XMPP.password(); err != nil { // a person who is there sees that; later the node tries again
+		return err
+	}
 	var err error
 	m.client, err = xmpp.New(xmpp.Config{
 		JID: c.XMPP.JID, Password: c.XMPP.password, Server: c.XMPP.Server, Allow: c.XMPP.Allow, Heard: m.hear, Came: m.wake, Log: d.log,

@@ -254,6 +254,7 @@ func TestMessengerSettings(t *testing.T) {
 		"--xmpp-jid is missing":           {PasswordFile: "p"},
 		"--xmpp-password-file is missing": {JID: "news@chat.example"},
 		"--xmpp-jid: \"chat.example\"":    {JID: "chat.example", PasswordFile: "p"},
+		"--xmpp-server \"chat.example\"":   {JID: "news@chat.example", PasswordFile: "p", Server: "chat.example"},
 		"--xmpp-allow: \"ann\"":           {JID: "news@chat.example", PasswordFile: "p", Allow: []string{"ann"}},
 	} {
 		c := DefaultConfig("x")
@@ -278,6 +279,11 @@ func TestMessengerSettings(t *testing.T) {
 	}
 	if _, err := (XMPP{PasswordFile: file + "x"}).password(); err == nil || !strings.Contains(err.Error(), "--xmpp-password-file") {
 		t.Errorf("a file that is missing: %v", err)
+	}
+	c = withMessenger(t, founding(t, "missing"))
+	c.XMPP.PasswordFile = file + "x"
+	if d, err := Open(c); err == nil || !strings.Contains(err.Error(), "--xmpp-password-file") {
+		t.Errorf("a node starts without the password of its messenger: %v, %v", d, err)
 	}
 }
 

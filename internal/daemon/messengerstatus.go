@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -35,6 +36,9 @@ func (x XMPP) validate(http string) error {
 		return errors.New("--xmpp-password-file is missing: give the file with the password of " + x.JID)
 	case http == noHTTP:
 		return errors.New("the messenger needs the server of the node: leave out --http none, or --xmpp-jid")
+	}
+	if _, _, err := net.SplitHostPort(x.Server); x.Server != "" && err != nil {
+		return fmt.Errorf("--xmpp-server %q is not HOST:PORT, such as chat.example:5222", x.Server)
 	}
 	return xmpp.CheckAccounts(x.JID, x.Allow)
 }
@@ -104,7 +108,13 @@ func (m *messenger) findings(now time.Time) (findings []proxy.Finding) {
 	case !s.Connected && now.Sub(s.Since) >= patience && s.Error != "":
 		add(levelNote, "the messenger "+m.client.Account()+" is not connected: "+s.Error,
 			"check that the XMPP server runs and that its certificate is valid for the domain of the account; if DNS does not name the server, give its address with --xmpp-server. News waits, and the node tries again by itself")
-	case s.Connected:
+	case !s.Connected:
+		what := "the messenger " + m.client.Account() + " is not connected yet"
+		if s.Error != "" {
+			what += ": " + s.Error
+		}
+		add(levelOK, what, "")
+	default:
 		add(levelOK, fmt.Sprintf("the messenger %s is connected; %s available", m.client.Account(), proxy.Plural(s.Available, "contact is", "contacts are")), "")
 	}
 	return findings

@@ -354,8 +354,9 @@ func (c *Courier) offer(ctx context.Context, d *delivery, events []Event, last u
 		d.pause = firstRetry
 	case refused || !d.state.Since.IsZero() && now.Sub(d.state.Since) >= maxTries:
 		reason := err
-		if refused {
-			reason = refusal.Reason
+		if refused { // the target answers
+			reason, next.Since, next.Next = refusal.Reason, time.Time{}, time.Time{}
+			d.pause = firstRetry
 		} else {
 			next.Since = now // the next event has its own days
 		}

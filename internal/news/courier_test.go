@@ -157,6 +157,9 @@ func TestDeadLetters(t *testing.T) {
 		r.record("2", "1", "0")
 		settle(time.Second)
 		r.expect("1 2")
+		if s, _ := r.State("webhook-1"); !s.Since.IsZero() || !s.Next.IsZero() {
+			t.Errorf("a target that answers is failing: %+v", s)
+		}
 		letters, err := r.DeadLetters("webhook-1")
 		if err != nil || len(letters) != 1 || letters[0].Error != "status 400" || !strings.Contains(string(letters[0].Event), "Pier 1") {
 			t.Errorf("the dead letters are %+v, %v", letters, err)

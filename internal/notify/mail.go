@@ -62,9 +62,7 @@ func parseMailbox(u *url.URL) (m mailbox, err error) {
 		return m, errors.New("the parameter tls of an e-mail target can be none, with smtp://; otherwise leave it out")
 	}
 	if u.Port() != "" {
-		if m.port, err = strconv.Atoi(u.Port()); err != nil || m.port < 1 || m.port > 65535 {
-			return m, errors.New("the port of the e-mail target is not a number from 1 to 65535")
-		}
+		m.port, _ = strconv.Atoi(u.Port()) // parseAddress has checked it
 	}
 	from, err := netmail.ParseAddress(q.Get("from"))
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"tidings/internal/check"
 )
@@ -150,8 +151,11 @@ func parseAddress(address string) (*url.URL, error) {
 	if len(address) > maxAddress {
 		return nil, fmt.Errorf("the address of the target has %d bytes, and at most %d are allowed", len(address), maxAddress)
 	}
-	u, err := url.Parse(strings.TrimSpace(address))
+	address = strings.TrimSpace(address)
+	u, err := url.Parse(address)
 	switch {
+	case strings.ContainsFunc(address, unicode.IsSpace):
+		return nil, errors.New("the address of the target has a space in it: leave it out, or write %20 for one that belongs to it")
 	case err != nil:
 		why := err
 		if inner, ok := errors.AsType[*url.Error](err); ok {
@@ -163,10 +167,18 @@ func parseAddress(address string) (*url.URL, error) {
 		return nil, fmt.Errorf("the address of the target is not valid: %w", why)
 	case u.Scheme == "":
 		return nil, errors.New("the address of the target has no scheme: it begins with https:// for a webhook, or with one such as ntfy:// for a service")
+	case !validPort(u.Port()):
+		return nil, errors.New("the port of the target is not a number from 1 to 65535")
 	case u.Fragment != "":
 		return nil, errors.New("the address of the target has a part behind #, which no receiver sees: leave it out, or write %23 for a # that belongs to it")
 	}
 	return u, nil
+}
+
+// validPort says whether a port of an address can be one; "" is the usual one.
+func validPort(port string) bool {
+	n, err := strconv.Atoi(port)
+	return port == "" || err == nil && n >= 1 && n <= 65535
 }
 
 // hostOf returns the host of an address with its port.

@@ -202,7 +202,7 @@ func TestAddressesOfTargets(t *testing.T) {
 		{"", "no scheme"}, {"hooks.example/secret", "no scheme"}, {"//hooks.example/secret", "no scheme"},
 		{"ftp://hooks.example/secret", "https://"}, {"javascript:secret", "https://"},
 		{"http://hooks.example/secret", "needs https"}, {"https:///secret", "no host"}, {"https://:443/secret", "no host"},
-		{"https://hooks.example/secret#part", "#"}, {"https://hooks.example/%secret", "not valid"}, {"https://hooks.example:secret/", "not valid"},
+		{"https://hooks.example/secret#part", "#"}, {"https://hooks.example:99999/secret", "port"}, {"ntfy://ntfy.example:0/topic", "port"}, {"https://hooks.example/se cret", "space"}, {"https://hooks.example/%secret", "not valid"}, {"https://hooks.example:secret/", "not valid"},
 		{"https://hooks.example/sec\x00ret", "not valid"}, {"https://[::1/secret", "not valid"},
 		{"https://hooks.example/" + strings.Repeat("secret", 500), "bytes"},
 	} {
