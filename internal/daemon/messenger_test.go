@@ -254,7 +254,7 @@ func TestMessengerSettings(t *testing.T) {
 		"--xmpp-jid is missing":           {PasswordFile: "p"},
 		"--xmpp-password-file is missing": {JID: "news@chat.example"},
 		"--xmpp-jid: \"chat.example\"":    {JID: "chat.example", PasswordFile: "p"},
-		"--xmpp-server \"chat.example\"":   {JID: "news@chat.example", PasswordFile: "p", Server: "chat.example"},
+		"--xmpp-server \"chat.example\"":  {JID: "news@chat.example", PasswordFile: "p", Server: "chat.example"},
 		"--xmpp-allow: \"ann\"":           {JID: "news@chat.example", PasswordFile: "p", Allow: []string{"ann"}},
 	} {
 		c := DefaultConfig("x")
