@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/corona"
+	"tidings/corona/coronapb"
 	"tidings/internal/feed"
 	"tidings/overlay"
 )
@@ -30,8 +31,10 @@ type documentCopy struct {
 const (
 	// maxCopies bounds the copies of documents. Beyond it the oldest copy is dropped.
 	maxCopies = 64
-	// copyMaxAge is how long a copy, or a failure, is used before the document is fetched again.
-	copyMaxAge = 5 * time.Minute
+	// copyMaxAge is how long a copy is used before the document is fetched again, and the answer of an origin that asks for
+	// fewer requests. Another failure is used for failureMaxAge: a person may just have mended it.
+	copyMaxAge    = 5 * time.Minute
+	failureMaxAge = 20 * time.Second
 )
 
 func newDocumentCopies() *documentCopies {
@@ -53,6 +56,9 @@ func (c *documentCopies) get(key overlay.ID, now time.Time, maxAge time.Duration
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.byKey[key]
+	if l != nil && l.feed == nil && l.state.Kind != coronapb.State_LIMITED {
+		maxAge = min(maxAge, failureMaxAge)
+	}
 	switch {
 	case l != nil && l.pending == nil && now.Sub(l.at) < maxAge:
 		return *l, nil

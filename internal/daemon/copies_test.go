@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/corona"
+	"tidings/corona/coronapb"
 	"tidings/internal/feed"
 	"tidings/overlay"
 )
@@ -36,5 +37,14 @@ func TestReadersShareACopy(t *testing.T) {
 	c.drop(key)
 	if _, wait = c.get(key, at.Add(copyMaxAge), copyMaxAge); wait == nil {
 		t.Error("a dropped copy is used")
+	}
+	for kind, age := range map[coronapb.State_Kind]time.Duration{coronapb.State_GONE: failureMaxAge, coronapb.State_LIMITED: copyMaxAge} {
+		c.fetched(key, nil, corona.Offer{}, corona.State{Kind: kind}, at)
+		if _, wait := c.get(key, at.Add(age-1), copyMaxAge); wait != nil {
+			t.Errorf("%v: asked again at once", kind)
+		}
+		if _, wait := c.get(key, at.Add(age), copyMaxAge); wait == nil {
+			t.Errorf("%v: it may have been mended", kind)
+		}
 	}
 }
