@@ -165,7 +165,7 @@ var limits = []struct {
 		{"proxy", "maxPings maxPingsPerBlock pingWindow", "announcements of sites that a node takes in a time, in all; from one block of addresses (IPv4 /24, IPv6 /48); the time", "refused (429)"},
 		{"corona/websub", "maxSubscriptions MaxNotification:B MaxQuery:B", "subscriptions of one node at hubs; one notification; one question of a hub", "another node is not chosen, and the feed is polled; refused (413); refused"},
 		{"corona/websub", "minLease maxLease wantedLease", "the length of a lease that a hub may give; the one that is asked for", "moved into this range"},
-		{"corona/websub", "firstRetry lastRetry renewGap deniedRetry", "time until a hub that does not confirm is asked again, doubled each time; the longest; the least if it has failed; if it has refused", "the feed is polled meanwhile"},
+		{"corona/websub", "firstRetry lastRetry busyRetry renewGap deniedRetry", "time until a hub that does not confirm is asked again, doubled each time; the longest; the same if the node had no room for the request; the least if it has failed; if it has refused", "the feed is polled meanwhile"},
 		{"difference/page", "maxHubs", "hubs of one document", "further ones are ignored"},
 		{"corona", "goneIntervals goneRetry", "polling intervals until the second poll of a feed that is gone, doubled each time; longest time between two", "one node asks this rarely until the feed is back"},
 		{"corona", "minTurnGap maxTurnGap quotaGap", "pause between two polls of a domain that asks for fewer requests and does not say for how long; longest pause; first pause if it says for how long", "its feeds wait for each other"},

@@ -25,6 +25,9 @@ const (
 	// time, up to lastRetry. A hub confirms within seconds.
 	firstRetry = time.Minute
 	lastRetry  = time.Hour
+	// busyRetry is the time after which a request is made again that this node had no room for. Many channels may name one
+	// hub at once.
+	busyRetry = 5 * time.Second
 	// renewGap is the least time between two requests for one subscription because the hub has failed.
 	renewGap = 15 * time.Minute
 	// maxEndings is the number of requests to end a subscription. Then it ends without the hub.
@@ -260,7 +263,7 @@ func (s *Subscriber) answered(sub *subscription, tries int, a env.Answer) {
 	case a.Err == env.ErrBusy: // the hub was not asked
 		sub.tries--
 		now := s.clock.Now()
-		sub.next = now.Add(s.jitter(firstRetry))
+		sub.next = now.Add(s.jitter(busyRetry))
 		s.plan(sub, now)
 	case a.Err != "":
 		sub.fault = a.Message

@@ -97,6 +97,26 @@ func TestOnlyWhatIsPendingIsConfirmed(t *testing.T) {
 	}
 }
 
+// A node that has no room for a request makes it soon, and not as if the hub had failed.
+func TestARequestWaitsForRoom(t *testing.T) {
+	l := newLab(t)
+	l.answer = env.Answer{Err: env.ErrBusy}
+	l.Want(channel, aTopic, false)
+	l.run(time.Minute)
+	if n := len(l.requests); n < 8 {
+		t.Errorf("%d requests in a minute", n)
+	}
+	l.expect(coronapb.PushStatus_ASKED)
+	l.answer = env.Answer{Status: anAnswer}
+	l.run(2 * busyRetry)
+	n := len(l.requests)
+	if l.run(firstRetry / 2); len(l.requests) != n {
+		t.Error("the hub is asked again, and has had no time to answer")
+	}
+	l.Confirm(path(l.last()), question(l.last()))
+	l.expect(coronapb.PushStatus_SUBSCRIBED)
+}
+
 // Each subscription has an address and a secret of its own, which nobody can guess.
 func TestAddressesAndSecretsAreNotShared(t *testing.T) {
 	l := newLab(t)
