@@ -120,7 +120,7 @@ fuzz:
 	  cd - >/dev/null; \
 	done
 
-# The fast tier of the tests, three minutes on two idle cores.
+# The fast tier of the tests.
 test:
 	go test ./...
 

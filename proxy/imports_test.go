@@ -228,7 +228,7 @@ func TestANodeStopsInTheMiddleOfAnImport(t *testing.T) {
 	})
 }
 
-// What has failed is tried again one by one, with the title and the tags of the list.
+// Each failed entry can be retried by itself, and keeps the title and the tags that it has in the list.
 func TestFailuresOfAnImportAreRetried(t *testing.T) {
 	b := newTestServer(t)
 	b.node.room = 0

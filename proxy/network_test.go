@@ -159,7 +159,7 @@ func TestChannelsAreSortedAndFiltered(t *testing.T) {
 }
 
 // The way of the last items has what the node knows: who numbered them, who brought them here, and who gets them from here.
-// What it does not know is named.
+// The page names what the node does not know.
 func TestTheWayOfTheLastItems(t *testing.T) {
 	b := newTestServer(t)
 	me, near, far := Member{ID: idAt(0), PeerID: "me", Role: RoleSelf}, Member{ID: idAt(30), PeerID: "near", Role: RoleLeaf}, Member{ID: idAt(60), PeerID: "far"}

@@ -65,7 +65,7 @@ type DeadLetter struct {
 	Event json.RawMessage `json:"event"`
 }
 
-// What returns a few words that name the event.
+// What names the event in a few words.
 func (l DeadLetter) What() string {
 	var e struct {
 		URL, Query string

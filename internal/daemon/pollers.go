@@ -48,7 +48,8 @@ func (l *channelList) pollers(key overlay.ID, now time.Time) (p proxy.Pollers) {
 		p.Pollers = append(p.Pollers, proxy.Poller{Member: m, Next: proxy.OptionalTime(next)})
 	}
 	nearest := o.Leaf().NearestN(key, min(slot.Of, maxPollers))
-	// What this node does must fit the order by distance, which members that decline or share several ranks can change.
+	// The turns of the others can be computed only if this node has the turn that its distance from the key gives it. A member
+	// that declines, or that has several turns, shifts those of others.
 	fits := l.network.Wedge == "rank" && l.network.Phases == "even" && o.Leaf().Covers(key) && slot.Of <= o.Leaf().Len() &&
 		slot.Rank < len(nearest) && nearest[slot.Rank].ID == o.ID()
 	if !fits {

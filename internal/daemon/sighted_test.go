@@ -8,7 +8,8 @@ import (
 	"tidings/overlay"
 )
 
-// What was in the last document of a feed was found here. Both bounds hold.
+// An item counts as found here if it is in the last document of the feed that this node has fetched. Neither the feeds nor
+// the items that are remembered exceed their limits.
 func TestItemsFoundHere(t *testing.T) {
 	s := sighted{}
 	document := func(from, to int) *feed.Feed {

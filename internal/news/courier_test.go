@@ -388,7 +388,8 @@ func TestUnwantedEvents(t *testing.T) {
 	})
 }
 
-// What a target takes while the courier stops does not come again; a target that hangs does not hold the courier up.
+// An event that a target takes while the courier stops is not sent again. A target that hangs does not keep the courier from
+// stopping.
 func TestTheCourierStopsAfterTheSendThatHasBegun(t *testing.T) {
 	for _, c := range []struct {
 		takes time.Duration
