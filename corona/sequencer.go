@@ -170,6 +170,7 @@ func (sq *sequencer) fetchNow(l *leaderState, now time.Time) {
 	url := sq.requests.address(l.key, l.url, at, l.fails, now)
 	l.fetchedAt, l.fetching = now, sq.requests.add(request{url: l.url, then: func(h env.Handle, a env.Answer, r observation, verdict State, now time.Time) {
 		r.asked = url
+		l.fetchAgain = false
 		sq.requests.noteMove(l.key, l.url, at, url, r.moved, verdict.Kind)
 		sq.noteAddress(l.key, a)
 		if !l.ceased && l.fetching == h {
@@ -202,7 +203,9 @@ func (sq *sequencer) fetched(l *leaderState, a env.Answer, r observation, verdic
 	case d != nil && d.waiting == 0:
 		sq.poller.answered(d, a, r, verdict, now)
 	case a.Err == env.ErrBusy:
-		l.fetchedAt = time.Time{}
+		l.fetchedAt, l.fetchAgain = time.Time{}, true
+		l.upkeepAt = now.Add(sq.requests.busyPause())
+		sq.calendar.Add(l.upkeepAt, l.key)
 	case verdict.Kind == coronapb.State_OK:
 		sq.takeObservation(l, env.Peer{}, r, now)
 	default:
@@ -281,8 +284,8 @@ func (sq *sequencer) upkeep(l *leaderState, now time.Time) {
 		sq.stats.Late++
 		delete(sq.requests.open, l.fetching)
 		sq.fetchNow(l, now)
-	case !idle && l.fetchedAt.IsZero() && l.state.Kind == coronapb.State_NEW:
-		sq.fetchNow(l, now) // the domain allowed no request without a grant
+	case !idle && l.fetchedAt.IsZero() && (l.fetchAgain || l.state.Kind == coronapb.State_NEW):
+		sq.fetchNow(l, now) // this node was busy, or the domain allowed no request without a grant
 	case !idle:
 		if served, _ := sq.wedges.Served(l.key); served > 0 || l.order.N == 0 || l.order.DigitBits != 0 {
 			l.servedAt = now
