@@ -72,6 +72,24 @@ func TestAPollWaitsForABusyFetcher(t *testing.T) {
 	}
 }
 
+// A busy node fetches a new channel as soon as there is room, also if its part in the polls changes meanwhile: nobody else may
+// know yet what the feed is, and only the sequencer's own fetch tells it of a hub.
+func TestTheFirstFetchWaitsForABusyFetcher(t *testing.T) {
+	l := newLab(t)
+	l.origins[site] = says(env.Answer{Err: env.ErrBusy, Message: "too many requests wait"})
+	p := l.poller(Config{})
+	log := p.lead(site, nil)
+	led := p.sequencer.leaders[key(site)]
+	for n := range 3 {
+		p.sequencer.order(led, n+1, l.now)
+		l.run(2*time.Second, p)
+	}
+	l.origins[site] = serves(rss("A", "", "one"))
+	if l.run(2*time.Minute, p); titles(log.items) != "one" {
+		t.Errorf("found %q when there was room", titles(log.items))
+	}
+}
+
 // Subscribers cannot compute when the poll after a failure is due, so they are told of each
 // failure, up to one message per minStateGap.
 func TestFailedPollsAreReported(t *testing.T) {

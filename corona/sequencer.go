@@ -200,9 +200,9 @@ func (sq *sequencer) fetched(l *leaderState, a env.Answer, r observation, verdic
 		sq.domains.limit(l.domain, now.Add(min(a.RetryAfter, maxRetryAfter)))
 	}
 	switch {
-	case d != nil && d.waiting == 0:
+	case d != nil && d.waiting == 0 && (a.Err != env.ErrBusy || a.RetryAfter > 0 || l.state.Kind != coronapb.State_NEW):
 		sq.poller.answered(d, a, r, verdict, now)
-	case a.Err == env.ErrBusy:
+	case a.Err == env.ErrBusy: // the slots of a new channel are still being dealt out, which would cancel another poll
 		l.fetchedAt, l.fetchAgain = time.Time{}, true
 		l.upkeepAt = now.Add(sq.requests.busyPause())
 		sq.calendar.Add(l.upkeepAt, l.key)
