@@ -217,7 +217,7 @@ var limits = []struct {
 		{"internal/news", "maxEventBytes:B", "one event", "it names the item without its content"},
 		{"internal/news", "maxTries MaxDeadLetters", "how long an event is offered to a target that fails; events kept for each target that it did not take", "the event becomes a dead letter; the oldest are dropped"},
 		{"internal/news", "FailingTime", "how long a feed fails before that is an event", "shorter outages are none"},
-		{"internal/icons", "MaxIcon:B maxNamed", "the icon of a site; icons that are tried of those that its page names", "the site counts as one without an icon; further ones are not tried"},
+		{"internal/icons", "maxIcon:B maxNamed", "the icon of a site; icons that are tried of those that its page names", "the site counts as one without an icon; further ones are not tried"},
 		{"internal/icons", "maxIcons maxWaiting", "icons that are kept; sites that wait to be asked", "the oldest tenth goes; asked when a page shows them again"},
 		{"internal/icons", "maxAge retry", "age at which an icon is looked for again; the same at a site without one", "the old one is shown meanwhile"},
 		{"internal/notify", "maxAddress:B sendTime maxAnswer:B", "the address of a target; one delivery; what is read of an answer", "refused with a reason; tried again; the rest is not read"},

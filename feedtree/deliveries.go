@@ -107,7 +107,6 @@ func (dv *deliveries) onUpdate(key overlay.ID, u *feedtreepb.Update) {
 
 // A Delivery says how an entry of a feed's log came down the feed's tree to this node.
 type Delivery struct {
-	Seq     uint64
 	Items   int        // new and edited items in the entry
 	Written time.Time  // when the sequencer appended the entry, by its clock
 	Arrived time.Time  // when it came down the tree, by this node's clock
@@ -121,7 +120,7 @@ func (dv *deliveries) note(c *channel, e *owner.Entry, known bool) {
 		return
 	}
 	from, _ := dv.scribe.FirstSender(c.key, messageID(e.Hash))
-	c.delivery = &Delivery{Seq: e.At.Seq, Items: e.Items, Written: e.Time, Arrived: dv.clock.Now(), From: from, Known: known}
+	c.delivery = &Delivery{Items: e.Items, Written: e.Time, Arrived: dv.clock.Now(), From: from, Known: known}
 }
 
 // LastDelivery returns the last delivery with items of a feed that this node follows; ok is false if there was none since the

@@ -61,6 +61,7 @@ func TestMarks(t *testing.T) {
 		{"title:sun moon", "", "sun and moon", "sun and [moon]"},
 		{"cafe", "", "The café l'cafe’s", "The [café] [l'cafe’s]"},
 		{"太陽", "", "新太陽光", "新[太陽]光"},
+		{"太陽", "", "太\u00ad陽光", "[太\u00ad陽]光"},
 		{"site:example.org -x", "", "site example.org x", "site example.org x"},
 		{"a", "", "", ""},
 	} {

@@ -24,7 +24,11 @@ func Spans(text string) (spans []Span) {
 		switch classOf(w) {
 		case unspaced:
 			for i, r := range w {
-				end := start + i + utf8.RuneLen(r)
+				if visible(r) < 0 {
+					continue
+				}
+				_, size := utf8.DecodeRuneInString(w[i:]) // one byte of what is not UTF-8
+				end := start + i + size
 				if last := len(spans) - 1; last >= 0 && unicode.IsMark(r) && spans[last].End == start+i && spans[last].Letter {
 					spans[last].End = end
 					spans[last].Forms[0] += string(r)

@@ -95,6 +95,20 @@ func TestStem(t *testing.T) {
 
 // FuzzTokenize: tokens are normalised and not empty, positions ascend and are counted, and a
 // word splits into itself.
+func FuzzSpans(f *testing.F) {
+	f.Add("Solar l’été 東京都 กี่ so\u00adlar")
+	f.Add("太\u00ad\xe3\x82")
+	f.Fuzz(func(t *testing.T, text string) {
+		at := 0
+		for _, s := range Spans(text) {
+			if s.Start < at || s.End <= s.Start || s.End > len(text) {
+				t.Fatalf("%q: %+v behind %d, of %d bytes", text, s, at, len(text))
+			}
+			at = s.End
+		}
+	})
+}
+
 func FuzzTokenize(f *testing.F) {
 	for _, s := range []string{"Solar l’été 東京都 ｶﾞｽ İ ß 3.14", "a\xffb", "กี่ a\u0301\u0301", "\u3099か゛", "Ⅷ ﬃ ™", "don''t ''' _'_", "ı\u0301 i\u00ad\u0307", "´ʼ"} {
 		f.Add(s)

@@ -91,6 +91,7 @@ type Daemon struct {
 	*outlets
 	callbacks *callbacks
 	sighted   sighted
+	icons     *siteIcons // nil: pages show none
 
 	config  Config
 	log     *slog.Logger
@@ -252,7 +253,7 @@ func (d *Daemon) assemble() {
 	d.copies = newDocumentCopies()
 	d.subscriptions = newSubscriptions(n, d.disk, d.copies, d.log)
 	d.private.shared = func(url string) bool { _, ok := d.subscriptions.version(url); return ok }
-	d.reading = &reading{n, d.subscriptions, d.copies, d.fetch, nil, c.AllowPrivateOrigins}
+	d.reading = &reading{n, d.subscriptions, d.copies, d.fetch, c.AllowPrivateOrigins}
 	if d.http != nil && !c.NoIcons {
 		d.icons = newSiteIcons(n, d.fetchConfig(), c.path(iconsFolder), d.log)
 	}

@@ -42,18 +42,18 @@ type hub struct {
 
 	mu   sync.Mutex               // guards the fields below
 	byID map[string]hubSubscriber // by hubID
-	sent map[string][32]byte      // hash of the last document that a subscriber has taken, by hubID; not stored
 }
 
 // A hubSubscriber is stored under hubPrefix and its id.
 type hubSubscriber struct {
-	Topic    string     `json:"topic"`
-	URL      string     `json:"url,omitempty"`
-	Query    string     `json:"query,omitempty"`
-	Callback string     `json:"callback"`
-	Secret   string     `json:"secret,omitempty"`
-	From     netip.Addr `json:"from,omitzero"`
-	Until    time.Time  `json:"until"`
+	Topic    string            `json:"topic"`
+	URL      string            `json:"url,omitempty"`
+	Query    string            `json:"query,omitempty"`
+	Callback string            `json:"callback"`
+	Secret   string            `json:"secret,omitempty"`
+	From     netip.Addr        `json:"from,omitzero"`
+	Until    time.Time         `json:"until"`
+	sent     [sha256.Size]byte // hash of the last document that it has taken since it subscribed or renewed; not stored
 }
 
 const (
@@ -81,7 +81,7 @@ const (
 var errNotShown = errors.New("the document does not have the new items yet")
 
 func newHub(courier *news.Courier, disk *store.Disk, log *slog.Logger) *hub {
-	return &hub{courier: courier, disk: disk, log: log, asked: make(chan proxy.HubRequest, maxHubAsked), byID: map[string]hubSubscriber{}, sent: map[string][32]byte{}}
+	return &hub{courier: courier, disk: disk, log: log, asked: make(chan proxy.HubRequest, maxHubAsked), byID: map[string]hubSubscriber{}}
 }
 
 // load continues the subscriptions in the store.
@@ -198,7 +198,7 @@ func (h *hub) confirm(ctx context.Context, q proxy.HubRequest) {
 	if !q.Subscribe {
 		err = h.end(id)
 	} else {
-		err = h.begin(id, hubSubscriber{q.Topic, q.URL, q.Query, q.Callback, q.Secret, q.From, time.Now().Add(lease).Truncate(time.Second)})
+		err = h.begin(id, hubSubscriber{Topic: q.Topic, URL: q.URL, Query: q.Query, Callback: q.Callback, Secret: q.Secret, From: q.From, Until: time.Now().Add(lease).Truncate(time.Second)})
 	}
 	if err != nil {
 		h.log.Error("request of a subscriber to the hub failed", "topic", q.Topic, "err", err)
@@ -229,7 +229,6 @@ func (h *hub) end(id string) error {
 	h.mu.Lock()
 	_, known := h.byID[id]
 	delete(h.byID, id)
-	delete(h.sent, id)
 	h.mu.Unlock()
 	if !known {
 		return nil
@@ -285,10 +284,7 @@ func (h *hub) deliver(ctx context.Context, id string, events []news.Event) error
 		return fmt.Errorf("the feed cannot be read now: status %d", page.Status)
 	}
 	sum := sha256.Sum256(page.Body)
-	h.mu.Lock()
-	had := h.sent[id] == sum
-	h.mu.Unlock()
-	if had { // a delivery that was late has brought this item, too
+	if s.sent == sum { // a delivery that was late has brought this item, too
 		return nil
 	}
 	header := http.Header{"Content-Type": {page.MediaType}, "Link": {page.Links}}
@@ -311,7 +307,10 @@ func (h *hub) deliver(ctx context.Context, id string, events []news.Event) error
 		}
 	default:
 		h.mu.Lock()
-		h.sent[id] = sum
+		if s, ok := h.byID[id]; ok {
+			s.sent = sum
+			h.byID[id] = s
+		}
 		h.mu.Unlock()
 	}
 	return err

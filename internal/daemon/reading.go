@@ -27,8 +27,7 @@ type reading struct {
 	subscriptions *subscriptions
 	copies        *documentCopies
 	fetch         *fetch.Client
-	icons         *siteIcons // nil: pages show none
-	allowPrivate  bool       // the node may poll origins on private addresses
+	allowPrivate  bool // the node may poll origins on private addresses
 }
 
 // Read returns the window of a feed, or the document if the node does not subscribe to it; see

@@ -238,6 +238,9 @@ func (ws *watches) Preview(ctx context.Context, text string) (p proxy.Preview, e
 func previewOf(q *query.Expr, articles []cobra.BacklogArticle, covered coverage, now time.Time) proxy.Preview {
 	match := matchesOf(q, articles)
 	p := proxy.Preview{Query: q.String(), Hints: q.Hints()}
+	if covered.since.After(now) { // the clock was set back
+		covered.since = now
+	}
 	const day = 24 * time.Hour
 	p.Days = make([]int, now.Sub(covered.since)/day)
 	for _, l := range match {

@@ -126,6 +126,7 @@ func TestPreviewStatesItsPeriod(t *testing.T) {
 		"a day is enough":      {of(200, 10*time.Minute), recentAge, 144, 72, 24 * time.Hour},
 		"few in a day":         {of(100, time.Hour), recentAge, 100, 50, recentAge},
 		"a filter that began":  {of(100, time.Minute), 20 * time.Minute, 20, 10, 20 * time.Minute},
+		"a clock set back":     {nil, -50 * time.Hour, 0, 0, 0},
 		"no more than is kept": {of(20, time.Minute), 20 * time.Minute, 20, 10, 20 * time.Minute},
 	} {
 		p := previewOf(q, test.late, coverage{since: now.Add(-test.since), scale: 1}, now)

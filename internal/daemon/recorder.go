@@ -29,17 +29,11 @@ type recorder struct {
 	wake chan struct{} // holds one token if something is marked
 
 	mu       sync.Mutex               // guards the fields below
-	feeds    map[string]bool          // marked feeds, by URL or by the name of a private feed
+	feeds    map[string][]feed.ID     // marked feeds, by URL or by the name of a private feed, with the new items that this node has found itself
+	found    int                      // items in feeds
 	searches map[uint32]*markedSearch // marked searches, by number
 	articles int                      // in searches
 	current  map[string]bool          // feeds that were recorded since the start, by URL or name
-	found    map[foundItem]bool       // new items that this node has found itself and that are not recorded yet
-}
-
-// A foundItem is an item of a feed.
-type foundItem struct {
-	url  string
-	item feed.ID
 }
 
 // A markedSearch is a search whose feed may have changed.
@@ -54,7 +48,7 @@ const (
 	// maxMarkedArticles bounds the articles that wait to be recorded. Beyond it, only those are recorded that the feed of
 	// the search still has.
 	maxMarkedArticles = 1_000
-	// maxFound bounds the items in recorder.found. Further ones count as found by other nodes.
+	// maxFound bounds the items in recorder.feeds. Further ones count as found by other nodes.
 	maxFound = 10_000
 )
 
@@ -77,42 +71,19 @@ func openNews(path string) (*news.Journal, *store.Disk, error) {
 }
 
 // mark notes that a feed has changed, or that its subscription has ended.
-func (r *recorder) mark(url string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.feeds == nil {
-		r.feeds = map[string]bool{}
-	}
-	r.feeds[url] = true
-	r.signal()
-}
+func (r *recorder) mark(url string) { r.markFound(url, nil) }
 
 // markFound notes that a feed has changed, and which of its new items this node has found itself.
 func (r *recorder) markFound(url string, items []feed.ID) {
 	r.mu.Lock()
-	for _, item := range items {
-		if r.found == nil {
-			r.found = map[foundItem]bool{}
-		}
-		if len(r.found) < maxFound {
-			r.found[foundItem{url, item}] = true
-		}
-	}
-	r.mu.Unlock()
-	r.mark(url)
-}
-
-// foundOf returns which items of a feed this node has found itself.
-func (r *recorder) foundOf(url string) (found map[foundItem]bool) {
-	r.mu.Lock()
 	defer r.mu.Unlock()
-	found = map[foundItem]bool{}
-	for f := range r.found {
-		if f.url == url {
-			found[f] = true
-		}
+	if r.feeds == nil {
+		r.feeds = map[string][]feed.ID{}
 	}
-	return found
+	items = items[:min(len(items), maxFound-r.found)]
+	r.found += len(items)
+	r.feeds[url] = append(r.feeds[url], items...)
+	r.signal()
 }
 
 // markSearch notes that the feed of a search may have changed.
@@ -156,11 +127,11 @@ func (r *recorder) signal() {
 }
 
 // take returns what is marked, which is then marked no more.
-func (r *recorder) take() (feeds map[string]bool, searches map[uint32]*markedSearch) {
+func (r *recorder) take() (feeds map[string][]feed.ID, searches map[uint32]*markedSearch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	feeds, searches = r.feeds, r.searches
-	r.feeds, r.searches, r.articles = nil, nil, 0
+	r.feeds, r.found, r.searches, r.articles = nil, 0, nil, 0
 	return feeds, searches
 }
 
@@ -204,10 +175,10 @@ func (r *recorder) markAll(ctx context.Context) {
 // recordMarked records what is marked. If that fails, it marks it again.
 func (r *recorder) recordMarked(ctx context.Context) (failed bool) {
 	feeds, searches := r.take()
-	for url := range feeds {
-		if err := r.recordFeed(ctx, url); err != nil && ctx.Err() == nil {
+	for url, found := range feeds {
+		if err := r.recordFeed(ctx, url, found); err != nil && ctx.Err() == nil {
 			r.log.Warn("news of a feed cannot be recorded, next try in half a minute", "url", url, "err", err)
-			r.mark(url)
+			r.markFound(url, found)
 			failed = true
 		}
 	}
@@ -223,8 +194,8 @@ func (r *recorder) recordMarked(ctx context.Context) (failed bool) {
 	return failed
 }
 
-// recordFeed records the document of a feed.
-func (r *recorder) recordFeed(ctx context.Context, url string) error {
+// recordFeed records the document of a feed. found has the new items that this node has found itself.
+func (r *recorder) recordFeed(ctx context.Context, url string, found []feed.ID) error {
 	source := news.Source{URL: url}
 	doc, subscribed, err := r.document(ctx, url)
 	switch {
@@ -236,14 +207,10 @@ func (r *recorder) recordFeed(ctx context.Context, url string) error {
 		return nil
 	}
 	source.Title = doc.Head.Title
-	found := r.foundOf(url)
-	doc.FoundHere = func(e *feed.Entry) bool { return found[foundItem{url, e.Item.ID}] || isPrivateName(url) }
+	doc.FoundHere = func(e *feed.Entry) bool { return isPrivateName(url) || slices.Contains(found, e.Item.ID) }
 	if _, err = r.journal.Record(source, doc); err == nil {
 		r.mu.Lock()
 		r.current[url] = true
-		for f := range found {
-			delete(r.found, f)
-		}
 		r.mu.Unlock()
 	}
 	return err

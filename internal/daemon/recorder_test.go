@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/feed"
 	"tidings/proxy"
 )
 
@@ -239,4 +240,19 @@ func (m *member) await(t *testing.T, url, title string) {
 		}
 		return fmt.Errorf("%d items", len(w.Document.Entries))
 	})
+}
+
+// The items that wait to be recorded as found by this node are bounded. When they are taken, also by a feed that has ended,
+// there is room for others.
+func TestItemsFoundHereAreBounded(t *testing.T) {
+	r := &recorder{wake: make(chan struct{}, 1)}
+	for range 2 {
+		r.markFound("https://a.example/", make([]feed.ID, maxFound-1))
+		r.markFound("https://b.example/", make([]feed.ID, 2))
+		r.mark("https://c.example/")
+		feeds, _ := r.take()
+		if a, b := len(feeds["https://a.example/"]), len(feeds["https://b.example/"]); len(feeds) != 3 || a != maxFound-1 || b != 1 {
+			t.Errorf("%d feeds, with %d and %d items", len(feeds), a, b)
+		}
+	}
 }

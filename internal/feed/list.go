@@ -28,6 +28,13 @@ const (
 	ListAddresses                 // a text with an address in each line, such as the file urls of newsboat
 )
 
+// maxBookmarkName bounds the name of a bookmark or folder in bytes if tags are in it. The text behind further tags is left out.
+// Browsers write names without tags.
+const maxBookmarkName = 1 << 10
+
+// onlyNewsboat lists the schemes of newsboat's lists that no other program can read.
+var onlyNewsboat = []string{"query", "exec", "filter", "file"}
+
 // TypeLink is the type of an outline that leads to a page and not to a feed.
 const TypeLink = "link"
 
@@ -67,8 +74,9 @@ func hasPrefixFold(s []byte, prefix string) bool {
 // parseBookmarks reads the bookmarks of a browser. Those that do not lead to the Web are left out, such as scripts.
 func parseBookmarks(doc []byte) ([]Outline, error) {
 	var root Outline
-	open := []*Outline{&root} // the folders around the place, the innermost last
+	open, count := []*Outline{&root}, 0 // the folders around the place, the innermost last; bookmarks and folders
 	add := func(o Outline) *Outline {
+		count++
 		in := open[len(open)-1]
 		in.Outlines = append(in.Outlines, o)
 		return &in.Outlines[len(in.Outlines)-1]
@@ -77,15 +85,16 @@ func parseBookmarks(doc []byte) ([]Outline, error) {
 	var named *Outline // whose name the tokens have now
 	var folder string  // the name of the folder that begins next
 	var heading bool
-	for count := 0; ; {
+	for count <= maxOutlines {
 		switch z.Next() {
 		case html.ErrorToken:
 			return root.Outlines, nil // the document is in memory, so this is its end
 		case html.TextToken:
 			text := strings.TrimSpace(string(z.Text()))
-			if heading {
+			switch {
+			case heading && len(folder) < maxBookmarkName:
 				folder += text
-			} else if named != nil {
+			case !heading && named != nil && len(named.Text) < maxBookmarkName:
 				named.Text += text
 			}
 		case html.StartTagToken:
@@ -102,13 +111,9 @@ func parseBookmarks(doc []byte) ([]Outline, error) {
 				open = append(open, in)
 			case atom.A:
 				o := newBookmark(t.Attr)
-				if named = nil; o.XMLURL == "" {
-					continue
+				if named = nil; o.XMLURL != "" {
+					named = add(o)
 				}
-				if count++; count > maxOutlines {
-					return nil, fmt.Errorf("read bookmarks: more than %d of them; export a folder of them by itself", maxOutlines)
-				}
-				named = add(o)
 			}
 		case html.EndTagToken:
 			switch t := z.Token(); t.DataAtom {
@@ -124,6 +129,7 @@ func parseBookmarks(doc []byte) ([]Outline, error) {
 			}
 		}
 	}
+	return nil, fmt.Errorf("read bookmarks: more than %d of them and their folders; export a folder of them by itself", maxOutlines)
 }
 
 // newBookmark returns the outline of a bookmark, without an XMLURL if it does not lead to the Web. Earlier versions of
@@ -173,16 +179,15 @@ func parseAddresses(doc []byte) (outlines []Outline, unread []Unread, err error)
 		}
 		scheme, _, _ := strings.Cut(o.XMLURL, ":")
 		switch {
-		case strings.Contains(o.XMLURL, "://") && !slices.Contains([]string{"query", "exec", "filter", "file"}, scheme):
-			found = true
-		case scheme == "query" || scheme == "exec" || scheme == "filter" || scheme == "file":
+		case slices.Contains(onlyNewsboat, scheme):
 			unread = append(unread, Unread{n, "only newsboat can read what begins with " + scheme + ":"})
 			found = true
 			continue
-		default:
+		case !strings.Contains(o.XMLURL, "://"):
 			unread = append(unread, Unread{n, "the line does not begin with an address, such as https://example.org/feed.xml"})
 			continue
 		}
+		found = true
 		if o.Text == "" {
 			o.Text = o.XMLURL
 		}

@@ -72,6 +72,7 @@ func TestKindsOfLists(t *testing.T) {
 		t.Errorf("OPML: %+v %v", l, err)
 	}
 	many := "<!doctype netscape-bookmark-file-1><dl>" + strings.Repeat("<a href=https://one.example/>", maxOutlines+1)
+	folders := "<!doctype netscape-bookmark-file-1>" + strings.Repeat("<h3>a</h3><dl></dl>", maxOutlines+1)
 	lines := "https://one.example/\n" + strings.Repeat("x\n", maxUnread+1)
 	for doc, want := range map[string]string{
 		"SQLite format 3\x00\x10\x00":                      "the file urls",
@@ -79,12 +80,24 @@ func TestKindsOfLists(t *testing.T) {
 		"<html><a href='https://example.org'>x</a></html>": "no list of subscriptions",
 		"\x89PNG\r\n\x1a\n\x00":                            "no list of subscriptions",
 		many:                                               fmt.Sprint(maxOutlines),
+		folders:                                            fmt.Sprint(maxOutlines),
 		lines:                                              fmt.Sprint(maxUnread),
 		strings.Repeat("https://one.example/\n", maxOutlines+1): fmt.Sprint(maxOutlines),
 		"https://one.example/\n" + strings.Repeat("#", maxOPML): "MiB",
 	} {
 		if _, err := ParseList([]byte(doc)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: %v, want %s", doc, err, want)
+		}
+	}
+}
+
+// A name of a bookmark or folder that consists of many pieces is cut. Otherwise reading it would take minutes.
+func TestNamesOfBookmarksAreBounded(t *testing.T) {
+	pieces := strings.Repeat("a<b>", maxOPML/5)
+	for _, doc := range []string{"<h3>" + pieces + "</h3><dl><a href=http://one.example/>One</a></dl>", "<a href=http://one.example/>" + pieces} {
+		l, err := ParseList([]byte("<!doctype netscape-bookmark-file-1>" + doc))
+		if err != nil || len(l.Outlines) != 1 || len(l.Outlines[0].Text) != maxBookmarkName {
+			t.Errorf("%.30s: %d outlines, %v", doc, len(l.Outlines), err)
 		}
 	}
 }

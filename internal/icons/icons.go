@@ -33,8 +33,8 @@ import (
 )
 
 const (
-	// MaxIcon bounds an icon in bytes. Larger pictures are made for other purposes.
-	MaxIcon = 64 << 10
+	// maxIcon bounds an icon in bytes. Larger pictures are made for other purposes.
+	maxIcon = 64 << 10
 	// maxIcons bounds the files in the folder. The oldest go first.
 	maxIcons = 4000
 	// maxAge is the age at which an icon is looked for again, and retry the same for a site without one.
@@ -91,7 +91,7 @@ func SiteOf(address, home string) (site string, ok bool) {
 func (s *Store) Icon(site string) (icon Icon, ok bool) {
 	path := s.path(site)
 	info, err := os.Stat(path)
-	if err == nil && info.Size() <= MaxIcon {
+	if err == nil && info.Size() <= maxIcon {
 		icon.Body, err = os.ReadFile(path)
 	}
 	icon.Type = typeOf(icon.Body)
@@ -155,7 +155,7 @@ func (s *Store) ask(ctx context.Context, site string) []byte {
 		if s.own && !sameHost(address, site) {
 			continue
 		}
-		if a := s.get(ctx, env.Request{URL: address, Robots: true}); a.HasDocument() && !a.Cut && len(a.Body) <= MaxIcon && typeOf(a.Body) != "" {
+		if a := s.get(ctx, env.Request{URL: address, Robots: true}); a.HasDocument() && !a.Cut && len(a.Body) <= maxIcon && typeOf(a.Body) != "" {
 			return a.Body
 		}
 	}
@@ -184,7 +184,8 @@ func named(a env.Answer) (of []string) {
 	return of
 }
 
-// keep stores the icon of a site; an empty one means that it has none.
+// keep stores the icon of a site; an empty one means that it has none. An older icon stays then, because the site, or the
+// network of this node, may only have failed.
 func (s *Store) keep(site string, body []byte) error {
 	if err := os.MkdirAll(s.folder, 0o700); err != nil {
 		return fmt.Errorf("icons: %w", err)
@@ -193,8 +194,10 @@ func (s *Store) keep(site string, body []byte) error {
 		return fmt.Errorf("icons: %w", err)
 	}
 	path := s.path(site)
-	err := os.WriteFile(path+".new", body, 0o600)
-	if err == nil {
+	old, err := os.Stat(path)
+	if err == nil && old.Size() > 0 && len(body) == 0 {
+		err = os.Chtimes(path, time.Time{}, time.Now()) // not looked for again before maxAge
+	} else if err = os.WriteFile(path+".new", body, 0o600); err == nil {
 		err = os.Rename(path+".new", path)
 	}
 	if err != nil {

@@ -53,7 +53,7 @@ func TestAnIconIsFoundOnce(t *testing.T) {
 		"the page names none":       {map[string]string{site: "<p>", root + "favicon.ico": ico}, false, "image/x-icon", root + "favicon.ico"},
 		"there is no page":          {map[string]string{root + "favicon.ico": ico}, false, "image/x-icon", root + "favicon.ico"},
 		"it is no picture":          {map[string]string{root + "favicon.ico": "<html>not found"}, false, "", root + "favicon.ico"},
-		"it is too large":           {map[string]string{root + "favicon.ico": ico + strings.Repeat("0", MaxIcon)}, false, "", root + "favicon.ico"},
+		"it is too large":           {map[string]string{root + "favicon.ico": ico + strings.Repeat("0", maxIcon)}, false, "", root + "favicon.ico"},
 		"there is nothing":          {nil, false, "", root + "favicon.ico"},
 		"the page names too many":   {map[string]string{site: strings.Repeat(`<link rel="icon" href="1"><link rel="icon" href="2"><link rel="icon" href="3"><link rel="icon" href="4">`, 2), site + "4": png}, false, "", root + "favicon.ico"},
 		"its address is no address": {map[string]string{site: `<link rel="icon" href="data:image/png;base64,AAAA"><link rel="icon" href="http://[">`}, false, "", root + "favicon.ico"},
@@ -87,6 +87,20 @@ func TestAnIconIsFoundOnce(t *testing.T) {
 			synctest.Wait()
 			if len(w.asked) != 2*asked {
 				t.Errorf("%s: the site is not asked again after a month", name)
+			}
+			w.pages = nil
+			if err := os.Chtimes(s.path(site), old, old); err != nil {
+				t.Fatal(err)
+			}
+			s.Icon(site)
+			synctest.Wait()
+			asked = len(w.asked)
+			if again, _ := s.Icon(site); again.Type != c.kind {
+				t.Errorf("%s: an icon is lost when the site fails", name)
+			}
+			synctest.Wait()
+			if len(w.asked) != asked {
+				t.Errorf("%s: a site that fails is asked at once again", name)
 			}
 			cancel()
 			synctest.Wait()
