@@ -37,13 +37,18 @@ type leaderState struct {
 	// one, and its readers count until the tree has formed again.
 	inherited note
 
-	lastRead   time.Time  // when the channel last had readers
-	servedAt   time.Time  // when a member last had ranks of the channel, as far as this node knows
-	fetchedAt  time.Time  // when this node last fetched it outside the schedule
-	fetchAgain bool       // that fetch was refused, because this node was busy
-	fetching   env.Handle // handle of that request; 0: none in flight
-	upkeepAt   time.Time  // time of the next upkeep
-	ceased     bool       // this node leads the channel no longer, or in another term
+	lastRead time.Time // when the channel last had readers
+	servedAt time.Time // when a member last had ranks of the channel, as far as this node knows
+	ownFetch
+	upkeepAt time.Time // time of the next upkeep
+	ceased   bool      // this node leads the channel no longer, or in another term
+}
+
+// ownFetch is a request of the sequencer itself, outside the schedule of polls.
+type ownFetch struct {
+	fetchedAt  time.Time  // when it was last made; zero: never, or it was not allowed
+	fetching   env.Handle // its handle; 0: none is under way
+	fetchAgain bool       // it was refused, because this node was busy
 }
 
 // committed is the last document of which the log holds every item, and what is about to be.
