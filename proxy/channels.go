@@ -116,7 +116,7 @@ func (s *Server) channels(w http.ResponseWriter, r *http.Request) error {
 	page, _ := strconv.Atoi(q.Get("page"))
 	keys, p.pager = pageOf(keys, page, channelRows, func(page int) string { return address(p.Sort, page) })
 	for _, key := range keys {
-		p.Channels = append(p.Channels, newChannelView(all[key.index]))
+		p.Channels = append(p.Channels, channelView{all[key.index]})
 	}
 	return s.writePage(w, r, http.StatusOK, "channels.html", "Polling", p)
 }

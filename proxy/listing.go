@@ -201,7 +201,7 @@ func (s *Server) views(r *http.Request, channels []Channel, keys []sortKey) (vie
 	for _, key := range keys {
 		c := channels[key.index]
 		s.complete(r, &c)
-		views = append(views, newChannelView(c))
+		views = append(views, channelView{c})
 	}
 	return views
 }

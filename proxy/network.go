@@ -211,7 +211,7 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 		p.follow(tree, &c)
 	case len(found) > 1:
 		for _, i := range found[:min(len(found), maxMatches)] {
-			p.Matches = append(p.Matches, newChannelView(channels[i]))
+			p.Matches = append(p.Matches, channelView{channels[i]})
 		}
 		p.More = len(found) - len(p.Matches)
 	case p.Chosen != "":
