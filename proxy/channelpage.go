@@ -56,12 +56,9 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	channel, ok, err := s.findChannel(r.Context(), address)
+	channel, err := s.findChannel(r.Context(), address)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		return refuse(http.StatusNotFound, "there is no subscription to %s", oneLine(address))
 	}
 	s.complete(r, &channel)
 	p := showPage{Channel: channelView{channel}, JustAdded: q.Get("new") != "", Trust: trustOf(&channel), Counts: countsOf(address)}

@@ -52,12 +52,7 @@ func columns() []column {
 		{Name: "level", Title: "Level", rank: func(c *Channel) uint64 { return rankOf(c.Level) }},
 		{Name: "expected", Title: "Expected delay", rank: func(c *Channel) uint64 { return rankOf(c.DetectionExpectedS) }},
 		{Name: "found", Title: "Last delay", rank: func(c *Channel) uint64 { return rankOf(c.DetectionObservedS) }},
-		{Name: "next", Title: "Next poll", rank: func(c *Channel) uint64 {
-			if c.NextPoll == nil {
-				return math.MaxUint64
-			}
-			return uint64(max(0, c.NextPoll.UnixNano()))
-		}},
+		{Name: "next", Title: "Next poll", rank: func(c *Channel) uint64 { return soonestFirst(c.NextPoll) }},
 	}
 }
 

@@ -164,6 +164,14 @@ func latestFirst(t *time.Time) uint64 {
 	return math.MaxInt64 - uint64(max(0, t.UnixNano()))
 }
 
+// soonestFirst returns the rank of a time: earlier times come first, and unknown ones last.
+func soonestFirst(t *time.Time) uint64 {
+	if t == nil {
+		return math.MaxUint64
+	}
+	return uint64(max(0, t.UnixNano()))
+}
+
 // A listing is the part of the subscriptions that a page shows.
 type listing struct {
 	listQuery
