@@ -281,11 +281,12 @@ func (s *Server) retryForm(w http.ResponseWriter, r *http.Request, run *importRu
 
 // chooseForm imports the bookmarks that a person has chosen. Others can be chosen later.
 func (s *Server) chooseForm(w http.ResponseWriter, r *http.Request, run *importRun) error {
-	places := map[string]bool{}
-	for _, place := range r.PostForm["entry"] {
+	places := map[int]bool{}
+	for _, entry := range r.PostForm["entry"] {
+		place, _ := strconv.Atoi(entry) // what is no number is no place
 		places[place] = true
 	}
-	chosen := run.takeOffered(places, func(e *importEntry) string { return strconv.Itoa(e.place) })
+	chosen := run.takeOffered(places)
 	if len(chosen) == 0 {
 		s.redirectWith(w, r, run.path(), message{Text: "No bookmark is selected: check the boxes of some first", Problem: true})
 		return nil
@@ -307,7 +308,7 @@ type livePart struct {
 func (s *Server) liveImport(id string) (v liveView, err error) {
 	v.events = map[string]liveEvent{}
 	run, err := s.imports.find(id)
-	if err != nil || run.view(1, "").Ended() {
+	if err != nil || run.hasEnded() {
 		v.add("reload", liveEvent{"reload", struct{}{}, "reload"})
 		return v, nil
 	}
