@@ -176,7 +176,7 @@ func TestPagesInABrowser(t *testing.T) {
 		{"subscriptions", "/subscriptions"}, {"undo", "/subscriptions?q=gone&said=undo"}, {"problem", "/show?said=problem&url=" + feed}, {"lists", "/lists"}, {"node", "/node"},
 		{"channels", "/channels?sort=-readers"}, {"filtered", "/channels?filter=nothing"},
 		{"network", "/network"}, {"wedge", "/network?channel=" + feed}, {"fault", "/show?url=http://unknown.example/"}, {"missing", "/nowhere"},
-		{"several", "/network?channel=h.example"}, {"notify", NotifyPath + "?dead=b&tested=a"}, {"watch", "/watch?q=bridge"},
+		{"several", "/network?channel=h.example"}, {"notify", NotifyPath + "?dead=b"}, {"watch", "/watch?q=bridge"},
 		{"choose", "/subscribe?url=" + url.QueryEscape(choiceURL)},
 		{"watch", "/watch?all=solar+battery&none=advert"}, {"imported", imported}, {"offered", offered}, {"importing", running.path()},
 	} {

@@ -56,16 +56,13 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	channel, ok, err := s.findChannel(r.Context(), address)
+	channel, err := s.findChannel(r.Context(), address)
 	if err != nil {
 		return err
 	}
-	if !ok {
-		return refuse(http.StatusNotFound, "there is no subscription to %s", oneLine(address))
-	}
 	s.complete(r, &channel)
-	p := showPage{Channel: newChannelView(channel), JustAdded: q.Get("new") != "", Trust: trustOf(&channel), Counts: countsOf(address)}
-	if !p.Channel.New { // a new channel would wait for the origin
+	p := showPage{Channel: channelView{channel}, JustAdded: q.Get("new") != "", Trust: trustOf(&channel), Counts: countsOf(address)}
+	if !p.Channel.New() { // a new channel would wait for the origin
 		p.read(r, s)
 	}
 	if p.Health, err = s.config.News.HealthOf(address, maxHealthChanges); err != nil {
@@ -76,7 +73,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) error {
 	if p.Polling, err = s.polling(r, &channel, now); err != nil {
 		return err
 	}
-	return s.writePage(w, r, http.StatusOK, "show.html", p.Channel.Name, &p)
+	return s.writePage(w, r, http.StatusOK, "show.html", p.Channel.Name(), &p)
 }
 
 // read fills in the items. An error is shown on the page.

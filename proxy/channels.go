@@ -12,13 +12,12 @@ import (
 
 // channelsPage is the table of all channels, a page at a time.
 type channelsPage struct {
-	Columns        []column
-	Channels       []channelView
-	All, Found     int
-	Page, Pages    int
-	Filter         string
-	Sort           string // name of a column, with a "-" in front for descending order
-	Previous, Next string // addresses of the pages before and after; "" if there is none
+	pager
+	Columns    []column
+	Channels   []channelView
+	All, Found int
+	Filter     string
+	Sort       string // name of a column, with a "-" in front for descending order
 }
 
 // channelRows is the number of channels on a page of the table. Such a page has at most 100 kB unless addresses are
@@ -53,12 +52,7 @@ func columns() []column {
 		{Name: "level", Title: "Level", rank: func(c *Channel) uint64 { return rankOf(c.Level) }},
 		{Name: "expected", Title: "Expected delay", rank: func(c *Channel) uint64 { return rankOf(c.DetectionExpectedS) }},
 		{Name: "found", Title: "Last delay", rank: func(c *Channel) uint64 { return rankOf(c.DetectionObservedS) }},
-		{Name: "next", Title: "Next poll", rank: func(c *Channel) uint64 {
-			if c.NextPoll == nil {
-				return math.MaxUint64
-			}
-			return uint64(max(0, c.NextPoll.UnixNano()))
-		}},
+		{Name: "next", Title: "Next poll", rank: func(c *Channel) uint64 { return soonestFirst(c.NextPoll) }},
 	}
 }
 
@@ -115,15 +109,9 @@ func (s *Server) channels(w http.ResponseWriter, r *http.Request) error {
 	}
 	p.Found = len(keys)
 	page, _ := strconv.Atoi(q.Get("page"))
-	keys, p.Page, p.Pages = pageOf(keys, page, channelRows)
+	keys, p.pager = pageOf(keys, page, channelRows, func(page int) string { return address(p.Sort, page) })
 	for _, key := range keys {
-		p.Channels = append(p.Channels, newChannelView(all[key.index]))
-	}
-	if p.Page > 1 {
-		p.Previous = address(p.Sort, p.Page-1)
-	}
-	if p.Page < p.Pages {
-		p.Next = address(p.Sort, p.Page+1)
+		p.Channels = append(p.Channels, channelView{all[key.index]})
 	}
 	return s.writePage(w, r, http.StatusOK, "channels.html", "Polling", p)
 }

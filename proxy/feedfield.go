@@ -22,9 +22,11 @@ func suggestions(channels []Channel) (views []channelView) {
 	}
 	slices.SortFunc(keys, sortKey.compare)
 	for _, key := range keys[:min(len(keys), maxSuggestions)] {
-		views = append(views, newChannelView(channels[key.index]))
+		views = append(views, channelView{channels[key.index]})
 	}
-	slices.SortStableFunc(views, func(a, b channelView) int { return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
+	slices.SortStableFunc(views, func(a, b channelView) int {
+		return strings.Compare(strings.ToLower(a.Name()), strings.ToLower(b.Name()))
+	})
 	return views
 }
 

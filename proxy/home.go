@@ -104,7 +104,7 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 	if len(channels) == 0 {
 		h.Found = s.foundLists()
 	}
-	h.List = s.listing(r, channels, listQuery{Sort: byNewest, Page: 1}, homeRows)
+	h.List = s.listing(r, channels, listQuery{Sort: byNewest}, homeRows)
 	return s.writePage(w, r, http.StatusOK, "home.html", "tidings", h)
 }
 

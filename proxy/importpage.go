@@ -61,28 +61,6 @@ type offeredEntry struct {
 	Bookmark bool // its feed has to be found
 }
 
-// A pager is the part of a long list that a page shows.
-type pager struct {
-	Page, Pages int
-	address     func(page int) string
-}
-
-// Previous and Next return the addresses of the pages before and after this one, or "".
-func (p pager) Previous() string {
-	if p.Page <= 1 {
-		return ""
-	}
-	return p.address(p.Page - 1)
-}
-
-// Next returns the address of the next page; see Previous.
-func (p pager) Next() string {
-	if p.Page >= p.Pages {
-		return ""
-	}
-	return p.address(p.Page + 1)
-}
-
 // Ended reports whether the import changes no more by itself.
 func (v importView) Ended() bool {
 	return v.State == importDone || v.State == importStopped || v.State == importOffered
@@ -121,18 +99,19 @@ func (r *importRun) view(page int, search string) importView {
 		}
 	}
 	v.OfferFound = len(offered)
-	rows := max(len(r.failed), len(offered))
-	v.pager = pager{Pages: max(1, (rows+importRows-1)/importRows), address: func(page int) string {
+	address := func(page int) string {
 		q := url.Values{"id": {v.ID}, "page": {strconv.Itoa(page)}}
 		if search != "" {
 			q.Set("q", search)
 		}
 		return withQuery(importPath, q)
-	}}
-	v.Page = min(max(1, page), v.Pages)
-	from, to := (v.Page-1)*importRows, v.Page*importRows
-	v.Failures = slices.Clone(r.failed[min(from, len(r.failed)):min(to, len(r.failed))])
-	for _, e := range offered[min(from, len(offered)):min(to, len(offered))] {
+	}
+	if r.state == importOffered {
+		offered, v.pager = pageOf(offered, page, importRows, address)
+	} else {
+		v.Failures, v.pager = pageOf(slices.Clone(r.failed), page, importRows, address)
+	}
+	for _, e := range offered {
 		if n := len(v.Offered); n == 0 || v.Offered[n-1].Folder != e.folder {
 			v.Offered = append(v.Offered, offeredFolder{Folder: e.folder})
 		}
@@ -302,11 +281,12 @@ func (s *Server) retryForm(w http.ResponseWriter, r *http.Request, run *importRu
 
 // chooseForm imports the bookmarks that a person has chosen. Others can be chosen later.
 func (s *Server) chooseForm(w http.ResponseWriter, r *http.Request, run *importRun) error {
-	places := map[string]bool{}
-	for _, place := range r.PostForm["entry"] {
+	places := map[int]bool{}
+	for _, entry := range r.PostForm["entry"] {
+		place, _ := strconv.Atoi(entry) // what is no number is no place
 		places[place] = true
 	}
-	chosen := run.takeOffered(places, func(e *importEntry) string { return strconv.Itoa(e.place) })
+	chosen := run.takeOffered(places)
 	if len(chosen) == 0 {
 		s.redirectWith(w, r, run.path(), message{Text: "No bookmark is selected: check the boxes of some first", Problem: true})
 		return nil
@@ -328,7 +308,7 @@ type livePart struct {
 func (s *Server) liveImport(id string) (v liveView, err error) {
 	v.events = map[string]liveEvent{}
 	run, err := s.imports.find(id)
-	if err != nil || run.view(1, "").Ended() {
+	if err != nil || run.hasEnded() {
 		v.add("reload", liveEvent{"reload", struct{}{}, "reload"})
 		return v, nil
 	}

@@ -40,7 +40,6 @@ type importRun struct {
 	began    time.Time
 	finished chan struct{} // closed when the import has ended
 	cancel   context.CancelFunc
-	before   <-chan struct{} // closed when the import before this one has ended
 
 	mu      sync.Mutex
 	state   string
@@ -74,7 +73,7 @@ func (i *imports) add(run *importRun) error {
 		return errStopping
 	}
 	if len(i.runs) == maxImports {
-		oldest := slices.IndexFunc(i.runs, func(r *importRun) bool { return r.hasEnded() })
+		oldest := slices.IndexFunc(i.runs, (*importRun).hasEnded)
 		if oldest < 0 {
 			return errManyImports
 		}
@@ -100,9 +99,10 @@ func (i *imports) begin(ctx context.Context, began time.Time, work func(context.
 	run := &importRun{id: rand.Text(), began: began, state: importWaiting, finished: make(chan struct{}), cancel: cancel}
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	var before <-chan struct{} // closed when the import before this one has ended
 	for _, other := range i.runs {
 		if !other.hasEnded() {
-			run.before = other.finished
+			before = other.finished
 		}
 	}
 	if err := i.add(run); err != nil {
@@ -111,8 +111,8 @@ func (i *imports) begin(ctx context.Context, began time.Time, work func(context.
 	}
 	i.running.Go(func() {
 		defer cancel()
-		if run.before != nil {
-			<-run.before // which ends soon if the node does
+		if before != nil {
+			<-before // which ends soon if the node does
 		}
 		run.finish(ctx, work(ctx, run))
 	})
@@ -295,14 +295,14 @@ func (r *importRun) merge(o *importRun) {
 }
 
 // takeOffered removes bookmarks that a person has chosen.
-func (r *importRun) takeOffered(places map[string]bool, place func(*importEntry) string) (chosen []*importEntry) {
+func (r *importRun) takeOffered(places map[int]bool) (chosen []*importEntry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.offered = slices.DeleteFunc(r.offered, func(e *importEntry) bool {
-		if places[place(e)] {
+		if places[e.place] {
 			chosen = append(chosen, e)
 		}
-		return places[place(e)]
+		return places[e.place]
 	})
 	return chosen
 }

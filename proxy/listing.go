@@ -21,7 +21,7 @@ type listQuery struct {
 	Publisher string // signed or unsigned; "": all
 	Tag       string
 	Sort      string // one of listOrders
-	Page      int    // from 1
+	page      int    // from 1; 0 is the first one, too
 }
 
 // Values of the filters that are no states, kinds or tags.
@@ -56,7 +56,7 @@ func parseListQuery(q url.Values) listQuery {
 	page, _ := strconv.Atoi(q.Get("page"))
 	l := listQuery{
 		Search: strings.TrimSpace(oneLine(q.Get("q"))), State: oneLine(q.Get("state")), Kind: q.Get("kind"),
-		Publisher: q.Get("publisher"), Tag: oneLine(q.Get("tag")), Sort: q.Get("sort"), Page: max(1, page),
+		Publisher: q.Get("publisher"), Tag: oneLine(q.Get("tag")), Sort: q.Get("sort"), page: page,
 	}
 	if !slices.Contains([]string{byTitle, byNewest, byState, byAdded}, l.Sort) {
 		l.Sort = byTitle
@@ -81,8 +81,8 @@ func (l listQuery) values() url.Values {
 	if l.Sort != byTitle {
 		q.Set("sort", l.Sort)
 	}
-	if l.Page > 1 {
-		q.Set("page", strconv.Itoa(l.Page))
+	if l.page > 1 {
+		q.Set("page", strconv.Itoa(l.page))
 	}
 	return q
 }
@@ -164,13 +164,21 @@ func latestFirst(t *time.Time) uint64 {
 	return math.MaxInt64 - uint64(max(0, t.UnixNano()))
 }
 
+// soonestFirst returns the rank of a time: earlier times come first, and unknown ones last.
+func soonestFirst(t *time.Time) uint64 {
+	if t == nil {
+		return math.MaxUint64
+	}
+	return uint64(max(0, t.UnixNano()))
+}
+
 // A listing is the part of the subscriptions that a page shows.
 type listing struct {
 	listQuery
+	pager
 	Rows   []channelView
 	All    int // subscriptions
 	Found  int // those for which the query asks
-	Pages  int
 	size   int // rows of a page
 	States []option
 	Tags   []option
@@ -188,7 +196,10 @@ func (s *Server) listing(r *http.Request, channels []Channel, q listQuery, rows 
 	}
 	slices.SortFunc(keys, sortKey.compare)
 	l.Found = len(keys)
-	keys, l.Page, l.Pages = pageOf(keys, q.Page, rows)
+	keys, l.pager = pageOf(keys, q.page, rows, func(page int) string {
+		q.page = page
+		return withQuery(subscriptionsPath, q.values())
+	})
 	l.Rows = s.views(r, channels, keys)
 	return l
 }
@@ -198,17 +209,38 @@ func (s *Server) views(r *http.Request, channels []Channel, keys []sortKey) (vie
 	for _, key := range keys {
 		c := channels[key.index]
 		s.complete(r, &c)
-		views = append(views, newChannelView(c))
+		views = append(views, channelView{c})
 	}
 	return views
 }
 
-// pageOf returns the part of a list that is on a page of so many rows, the number of that page, from 1, and how many there are.
-// A page that there is not means the nearest one.
-func pageOf(keys []sortKey, page, rows int) (part []sortKey, number, pages int) {
-	pages = max(1, (len(keys)+rows-1)/rows)
-	number = min(max(1, page), pages)
-	return keys[(number-1)*rows : min(len(keys), number*rows)], number, pages
+// A pager says which part of a long list a page shows.
+type pager struct {
+	Page, Pages int                   // from 1
+	address     func(page int) string // returns the address of a page
+}
+
+// pageOf returns the part of a list that is on a page of so many rows. A page that there is not means the nearest one.
+func pageOf[T any](list []T, page, rows int, address func(page int) string) ([]T, pager) {
+	p := pager{Pages: max(1, (len(list)+rows-1)/rows), address: address}
+	p.Page = min(max(1, page), p.Pages)
+	return list[(p.Page-1)*rows : min(len(list), p.Page*rows)], p
+}
+
+// Previous and Next return the addresses of the pages before and after this one, or "".
+func (p pager) Previous() string {
+	if p.Page <= 1 {
+		return ""
+	}
+	return p.address(p.Page - 1)
+}
+
+// Next returns the address of the next page; see Previous.
+func (p pager) Next() string {
+	if p.Page >= p.Pages {
+		return ""
+	}
+	return p.address(p.Page + 1)
 }
 
 // addChoices adds the states and tags that can be chosen as filters.
@@ -257,21 +289,6 @@ func (listing) Orders() []option {
 
 // Address returns the address of this page of the list.
 func (l listing) Address() string { return l.address(l.Page) }
-
-// Previous and Next return the addresses of the pages before and after this one, or "".
-func (l listing) Previous() string { return l.address(l.Page - 1) }
-
-// Next returns the address of the next page; see Previous.
-func (l listing) Next() string { return l.address(l.Page + 1) }
-
-func (l listing) address(page int) string {
-	if page < 1 || page > l.Pages {
-		return ""
-	}
-	q := l.listQuery
-	q.Page = page
-	return withQuery(subscriptionsPath, q.values())
-}
 
 // First and Last return the numbers of the first and the last row of the page.
 func (l listing) First() int { return min(l.Found, (l.Page-1)*l.size+1) }

@@ -158,7 +158,7 @@ func (s *Server) liveView(r *http.Request, rows map[string]bool) (v liveView, to
 		if !rows[id] {
 			continue
 		}
-		c := newChannelView(channels[i])
+		c := channelView{channels[i]}
 		row, err := s.pages.liveRow(id, c, s.config.Now())
 		if err != nil {
 			return v, 0, err
@@ -184,7 +184,7 @@ func (p *pages) liveRow(id string, c channelView, now time.Time) (liveRow, error
 	if err == nil {
 		err = p.templates.ExecuteTemplate(&why, "trouble", page{Now: now, Data: c})
 	}
-	return liveRow{id, c.HasProblem, facts.String(), why.String()}, err
+	return liveRow{id, c.Failing(), facts.String(), why.String()}, err
 }
 
 // addAttention adds what needs attention: an event for the node, one for each place of a feed, and one for what is not shown.
@@ -205,7 +205,7 @@ func (s *Server) addAttention(v *liveView, r *http.Request, channels []Channel) 
 	add("a-node", "sentences", a, a, false)
 	for _, p := range a.Places() {
 		if f := p.Feed; f != nil {
-			add(p.ID, "attention", page{Now: s.config.Now(), Data: f}, page{Data: f}, f.HasProblem)
+			add(p.ID, "attention", page{Now: s.config.Now(), Data: f}, page{Data: f}, f.Failing())
 		} else {
 			v.add(p.ID, liveEvent{"part", liveRow{ID: p.ID}, ""})
 		}

@@ -44,7 +44,7 @@ func (s *streamReader) take() string {
 func rowsOf(addresses ...string) string {
 	var l listing
 	for _, address := range addresses {
-		l.Rows = append(l.Rows, channelView{Channel: Channel{URL: address}})
+		l.Rows = append(l.Rows, channelView{Channel{URL: address}})
 	}
 	return l.LiveAddress()
 }

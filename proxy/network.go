@@ -195,7 +195,7 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	p.Unshown = max(0, len(net.Members)-maxMembers)
-	for _, chart := range []*plot.Chart{membersPlot(net.History), loadPlot(net.History), ownPlot(net.History)} {
+	for _, chart := range networkPlots(net.History) {
 		if chart != nil {
 			p.Plots = append(p.Plots, *chart)
 		}
@@ -211,7 +211,7 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 		p.follow(tree, &c)
 	case len(found) > 1:
 		for _, i := range found[:min(len(found), maxMatches)] {
-			p.Matches = append(p.Matches, newChannelView(channels[i]))
+			p.Matches = append(p.Matches, channelView{channels[i]})
 		}
 		p.More = len(found) - len(p.Matches)
 	case p.Chosen != "":

@@ -56,53 +56,39 @@ func (s *series) about(what string) string {
 // minPlotPoints is the number of values from which a plot says something.
 const minPlotPoints = 2
 
-// membersPlot shows the estimated number of members; nil: there are too few values yet.
-func membersPlot(samples []NetworkSample) *plot.Chart {
-	var members series
-	for _, s := range samples {
-		members.add(s.At, float64(s.Members))
-	}
-	if len(members.at) < minPlotPoints {
+// plot draws the series; nil: it has too few values yet. what begins the sentence about it.
+func (s *series) plot(title, what, axis, name string, hue plot.Hue) *plot.Chart {
+	if len(s.at) < minPlotPoints {
 		return nil
 	}
 	return &plot.Chart{
-		Title: "Members of the network", Text: members.about("Estimated members"), Y: plot.Axis{Label: "members"}, X: timeAxis(members.at),
-		Lines: []plot.Line{members.line("estimate of this node", plot.Blue)}, Width: plotWidth, Height: plotHeight,
+		Title: title, Text: s.about(what), Y: plot.Axis{Label: axis}, X: timeAxis(s.at),
+		Lines: []plot.Line{s.line(name, hue)}, Width: plotWidth, Height: plotHeight,
 	}
 }
 
-// loadPlot shows how often all members poll, and how often they may; nil: this node knows too few values.
-func loadPlot(samples []NetworkSample) *plot.Chart {
-	var polls, target series
+// networkPlots shows how the network changed: its estimated members, how often all of them poll and may poll, and how often
+// this node polled for it. Those of which there are too few values are nil.
+func networkPlots(samples []NetworkSample) [3]*plot.Chart {
+	var members, polls, target, own series
 	for _, s := range samples {
+		members.add(s.At, float64(s.Members))
+		own.add(s.At, float64(s.OwnPolls))
 		if s.Target > 0 {
 			polls.add(s.At, s.Polls)
 			target.add(s.At, s.Target)
 		}
 	}
-	if len(polls.at) < minPlotPoints {
-		return nil
+	load := polls.plot("Polls of all members", "Polls in a polling interval", "polls in a polling interval", "polls", plot.Blue)
+	if load != nil {
+		limit := target.line("target", plot.Black)
+		limit.Dashed = true
+		load.Lines = append(load.Lines, limit)
+		load.Text += " " + target.about("Target")
 	}
-	limit := target.line("target", plot.Black)
-	limit.Dashed = true
-	return &plot.Chart{
-		Title: "Polls of all members", Text: polls.about("Polls in a polling interval") + " " + target.about("Target"), Y: plot.Axis{Label: "polls in a polling interval"}, X: timeAxis(polls.at),
-		Lines: []plot.Line{polls.line("polls", plot.Blue), limit}, Width: plotWidth, Height: plotHeight,
-	}
-}
-
-// ownPlot shows how often this node polled for the network; nil: there are too few values yet.
-func ownPlot(samples []NetworkSample) *plot.Chart {
-	var polls series
-	for _, s := range samples {
-		polls.add(s.At, float64(s.OwnPolls))
-	}
-	if len(polls.at) < minPlotPoints {
-		return nil
-	}
-	return &plot.Chart{
-		Title: "Polls of this node", Text: polls.about("Polls in ten minutes"), Y: plot.Axis{Label: "polls in ten minutes"}, X: timeAxis(polls.at),
-		Lines: []plot.Line{polls.line("polls of this node", plot.Green)}, Width: plotWidth, Height: plotHeight,
+	return [...]*plot.Chart{
+		members.plot("Members of the network", "Estimated members", "members", "estimate of this node", plot.Blue), load,
+		own.plot("Polls of this node", "Polls in ten minutes", "polls in ten minutes", "polls of this node", plot.Green),
 	}
 }
 

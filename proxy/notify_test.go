@@ -3,7 +3,10 @@ package proxy
 import (
 	"context"
 	"encoding/json"
+	"net/url"
 	"slices"
+	"strings"
+	"testing"
 	"time"
 )
 
@@ -43,4 +46,18 @@ func (m *memoryNotifications) TestTarget(_ context.Context, id string) error {
 func (m *memoryNotifications) DeadLetters(id string) ([]DeadLetter, error) {
 	_, err := m.find(id)
 	return []DeadLetter{{time.Now(), "it answered 400", json.RawMessage(`{"number":1}`)}}, err
+}
+
+// A person is told that a target has taken a test, by a message that no other address can make up.
+func TestATestOfATargetIsConfirmed(t *testing.T) {
+	b := newTestServer(t, func(c *Config) {
+		c.Notifications, c.Keywords = &memoryNotifications{targets: []NotifyTarget{{ID: "a"}}}, &memoryKeywords{}
+	})
+	_, to, _ := b.post(notifyTestPath, url.Values{"id": {"a"}})
+	if page := body(t, b.ask("GET", to)); !strings.Contains(page, "The target a has taken the message.") {
+		t.Errorf("%s shows %s", to, page)
+	}
+	if page := body(t, b.ask("GET", NotifyPath+"?tested=a")); strings.Contains(page, "has taken") {
+		t.Errorf("the address alone says that a test was taken: %s", page)
+	}
 }

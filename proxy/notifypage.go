@@ -21,7 +21,6 @@ type notifyPage struct {
 	Watches   []Watch       // the same for searches
 	Messenger *Messenger    // nil: there is none
 	Added     *NotifyTarget // the target that was just added
-	Tested    string        // id of the target that has just taken a test
 	DeadOf    string        // id of the target whose dead letters are shown; "": none are
 	Dead      []DeadLetter
 }
@@ -35,8 +34,7 @@ const (
 
 // notify shows the targets, and the dead letters of one.
 func (s *Server) notify(w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
-	p := notifyPage{Tested: q.Get("tested"), DeadOf: q.Get("dead")}
+	p := notifyPage{DeadOf: r.URL.Query().Get("dead")}
 	if p.DeadOf != "" {
 		var err error
 		if p.Dead, err = s.config.Notifications.DeadLetters(p.DeadOf); err != nil {
@@ -120,7 +118,7 @@ func (s *Server) notifyTestForm(w http.ResponseWriter, r *http.Request) error {
 		err = s.config.Notifications.TestTarget(r.Context(), id)
 	}
 	if err == nil {
-		http.Redirect(w, r, NotifyPath+"?tested="+id, http.StatusSeeOther) // id is that of a target
+		s.redirectWith(w, r, NotifyPath, message{Text: "The target " + id + " has taken the message"})
 	}
 	return err
 }

@@ -154,12 +154,13 @@ func (s *Server) writeErrorTo(w http.ResponseWriter, r *http.Request, err error)
 }
 
 // channelView is a channel as shown to people.
-type channelView struct {
-	Channel
-	Name       string
-	HasProblem bool
-	New        bool
-}
+type channelView struct{ Channel }
+
+// Name returns the channel's title, or its address if it has no title.
+func (c channelView) Name() string { return titleOrAddress(c.Title, c.URL) }
+
+// New reports whether the channel was not polled yet.
+func (c channelView) New() bool { return c.State == StateNew }
 
 // Problem describes the channel's problem in a sentence, or returns "" if there is none.
 func (c channelView) Problem() string {
@@ -177,15 +178,6 @@ func (c channelView) Problem() string {
 		return sentence(subject + message)
 	default:
 		return sentence(message)
-	}
-}
-
-func newChannelView(c Channel) channelView {
-	return channelView{
-		Channel:    c,
-		Name:       titleOrAddress(c.Title, c.URL),
-		HasProblem: c.Failing(),
-		New:        c.State == StateNew,
 	}
 }
 

@@ -68,12 +68,9 @@ func (s *Server) pollForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	channel, ok, err := s.findChannel(r.Context(), address)
+	channel, err := s.findChannel(r.Context(), address)
 	if err != nil {
 		return err
-	}
-	if !ok {
-		return refuse(http.StatusNotFound, "there is no subscription to %s", oneLine(address))
 	}
 	to, now := "/show?url="+url.QueryEscape(address), s.config.Now()
 	if p := s.pollNow(&channel, now); !p.Possible {
@@ -155,14 +152,7 @@ func (s *Server) polling(r *http.Request, c *Channel, now time.Time) (v pollingV
 		v.Unknown = "Other nodes poll this feed, and this node does not. Only nodes that poll a feed know the times of the others."
 	}
 	known := 0
-	slices.SortStableFunc(p.Pollers, func(a, b Poller) int { // unknown times come last
-		switch {
-		case a.Next == nil || b.Next == nil:
-			return cmp.Compare(isNil(a.Next), isNil(b.Next))
-		default:
-			return a.Next.Compare(*b.Next)
-		}
-	})
+	slices.SortStableFunc(p.Pollers, func(a, b Poller) int { return cmp.Compare(soonestFirst(a.Next), soonestFirst(b.Next)) })
 	for i, m := range p.Pollers {
 		view := pollerView{Poller: m, ShortID: m.ID[:min(8, len(m.ID))], Number: i + 1}
 		if m.Next != nil && p.Interval > 0 {
@@ -179,13 +169,6 @@ func (s *Server) polling(r *http.Request, c *Channel, now time.Time) (v pollingV
 	return v, nil
 }
 
-func isNil(t *time.Time) int {
-	if t == nil {
-		return 1
-	}
-	return 0
-}
-
 // plot draws what the journal of news knows of the last days.
 func (v *pollingView) plot(news News, url string, now time.Time) {
 	year, month, day := now.Date()
@@ -195,7 +178,7 @@ func (v *pollingView) plot(news News, url string, now time.Time) {
 	}
 	var delays plot.Line
 	counts := make([]float64, plotDays)
-	total, sum := 0, []float64{}
+	total := 0
 	news.EachNewItem(url, days[0], func(item NewItem) {
 		for i := range counts {
 			if !item.At.Before(days[i]) && item.At.Before(days[i+1]) {
@@ -203,9 +186,8 @@ func (v *pollingView) plot(news News, url string, now time.Time) {
 				total++
 			}
 		}
-		if item.Delay != nil && len(sum) < maxDelayDots {
+		if item.Delay != nil && len(delays.Y) < maxDelayDots {
 			seconds := max(item.Delay.Seconds(), 0.1)
-			sum = append(sum, seconds)
 			delays.X, delays.Y = append(delays.X, float64(item.At.Unix())), append(delays.Y, seconds)
 			delays.Labels = append(delays.Labels, item.At.In(now.Location()).Format("2 Jan 15:04")+": "+formatSeconds(seconds))
 		}
@@ -216,13 +198,12 @@ func (v *pollingView) plot(news News, url string, now time.Time) {
 	}
 	v.DayWords = fmt.Sprintf("%s in the last %d days.", Plural(total, "new item", "new items"), plotDays)
 	v.Days = dayChart(days[:], counts, v.DayWords)
-	if len(sum) == 0 {
+	if len(delays.Y) == 0 {
 		v.DelayWords = "The items have no dates, so nobody knows how late they were found."
 		return
 	}
-	slices.Sort(sum)
 	v.DelayWords = fmt.Sprintf("Half of %s with a date were here within %s after that date, and the latest after %s.",
-		Plural(len(sum), "item", "items"), formatSeconds(sum[len(sum)/2]), formatSeconds(sum[len(sum)-1]))
+		Plural(len(delays.Y), "item", "items"), middle(slices.Clone(delays.Y)), formatSeconds(slices.Max(delays.Y)))
 	delays.Dots = true
 	v.Delays = &plot.Chart{
 		Title: "Time from the date of an item to its arrival here", Text: v.DelayWords, Lines: []plot.Line{delays}, Height: chartHeight, Width: chartWidth,

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -70,7 +69,7 @@ func (s *Server) subscriptionsForm(w http.ResponseWriter, r *http.Request) error
 // unsubscribeFrom ends subscriptions, and offers to undo that. One that has ended meanwhile is left out.
 func (s *Server) unsubscribeFrom(w http.ResponseWriter, r *http.Request, addresses []string, back string) error {
 	var ended []string
-	first, _, err := s.findChannel(r.Context(), addresses[0]) // for its title
+	existing, err := s.subscriptions(r.Context()) // for the title
 	if err != nil {
 		return err
 	}
@@ -89,7 +88,7 @@ func (s *Server) unsubscribeFrom(w http.ResponseWriter, r *http.Request, address
 	}
 	text := "Unsubscribed from " + Plural(len(ended), "feed", "feeds")
 	if len(addresses) == 1 {
-		text = "Unsubscribed from " + titleOrAddress(first.Title, addresses[0])
+		text = "Unsubscribed from " + titleOrAddress(existing[addresses[0]].Title, addresses[0])
 	}
 	m := partly(text, failed)
 	m.Undo = ended
@@ -106,13 +105,17 @@ func partly(text string, failed error) message {
 	return message{Text: text + ", and the others are as they were: " + oneLine(failed.Error()), Problem: true}
 }
 
-// findChannel returns the subscription to an address; ok is false if there is none.
-func (s *Server) findChannel(ctx context.Context, address string) (c Channel, ok bool, err error) {
+// findChannel returns the subscription to an address.
+func (s *Server) findChannel(ctx context.Context, address string) (Channel, error) {
 	channels, err := s.subs.List(ctx)
-	if i := slices.IndexFunc(channels, func(c Channel) bool { return c.URL == address }); i >= 0 {
-		return channels[i], true, err
+	if err != nil {
+		return Channel{}, err
 	}
-	return c, false, err
+	i := slices.IndexFunc(channels, func(c Channel) bool { return c.URL == address })
+	if i < 0 {
+		return Channel{}, refuse(http.StatusNotFound, "there is no subscription to %s", oneLine(address))
+	}
+	return channels[i], nil
 }
 
 // exportSelected sends an OPML file of some subscriptions.
@@ -178,10 +181,7 @@ func (s *Server) describeForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	known, ok, err := s.findChannel(r.Context(), address)
-	if err == nil && !ok {
-		err = fmt.Errorf("describe %s: %w", address, ErrNoSubscription)
-	}
+	known, err := s.findChannel(r.Context(), address)
 	if err != nil {
 		return err
 	}
