@@ -136,10 +136,9 @@ type pollingView struct {
 // A pollerView is a poller on the ring and in the table.
 type pollerView struct {
 	Poller
-	ShortID string
-	Number  int     // on the ring
-	X, Y    float64 // of the dot
-	LX, LY  float64 // of its number
+	Number int     // on the ring
+	X, Y   float64 // of the dot
+	LX, LY float64 // of its number
 }
 
 func (s *Server) polling(r *http.Request, c *Channel, now time.Time) (v pollingView, err error) {
@@ -154,7 +153,7 @@ func (s *Server) polling(r *http.Request, c *Channel, now time.Time) (v pollingV
 	known := 0
 	slices.SortStableFunc(p.Pollers, func(a, b Poller) int { return cmp.Compare(soonestFirst(a.Next), soonestFirst(b.Next)) })
 	for i, m := range p.Pollers {
-		view := pollerView{Poller: m, ShortID: m.ID[:min(8, len(m.ID))], Number: i + 1}
+		view := pollerView{Poller: m, Number: i + 1}
 		if m.Next != nil && p.Interval > 0 {
 			turn := m.Next.Sub(now).Seconds() / p.Interval.Seconds()
 			view.X, view.Y = ringPoint(turn, ringRadius)
