@@ -118,7 +118,7 @@ func TestAnImportShowsItsProgress(t *testing.T) {
 		w, ended := &streamReader{ResponseRecorder: httptest.NewRecorder()}, make(chan struct{})
 		go func() {
 			defer close(ended)
-			b.server.ServeHTTP(w, request("GET", "/live?all=1&import="+strings.TrimPrefix(at, "/import?id="), nil).WithContext(ctx))
+			b.server.ServeHTTP(w, request("GET", "/live?import="+strings.TrimPrefix(at, "/import?id="), nil).WithContext(ctx))
 		}()
 		told := func() string {
 			time.Sleep(2 * liveQuiet)

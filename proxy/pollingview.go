@@ -3,11 +3,9 @@ package proxy
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -218,14 +216,11 @@ const chartWidth, chartHeight = 380, 190
 func dayChart(days []time.Time, counts []float64, words string) *plot.Chart {
 	c := plot.Chart{Title: "New items on each day", Text: words, Width: chartWidth, Height: chartHeight, Y: plot.Axis{Label: "new items"}, BarWidth: 1}
 	bars := plot.Bars{Y: counts}
-	each := make([]string, len(counts))
 	for i, n := range counts {
-		name := days[i].Format("2 Jan")
 		c.X.Ticks = append(c.X.Ticks, plot.Tick{At: float64(i) + 0.5, Label: days[i].Format("Mon")})
-		each[i] = name + ": " + strconv.Itoa(int(math.Round(n)))
+		bars.Labels = append(bars.Labels, fmt.Sprintf("%s: %.0f", days[i].Format("2 Jan"), n))
 	}
-	bars.Labels = each
 	c.Bars = []plot.Bars{bars}
-	c.Text += " " + strings.Join(each, ", ") + "."
+	c.Text += " " + strings.Join(bars.Labels, ", ") + "."
 	return &c
 }
