@@ -299,12 +299,6 @@ func (s *Server) chooseForm(w http.ResponseWriter, r *http.Request, run *importR
 	return err
 }
 
-// A livePart tells a page the new content of an element.
-type livePart struct {
-	ID   string `json:"id"`
-	HTML string `json:"html"`
-}
-
 // liveImport returns the progress of an import. At its end, the page is to be loaded again.
 func (s *Server) liveImport(id string) (v liveView, err error) {
 	v.events = map[string]liveEvent{}
@@ -317,6 +311,6 @@ func (s *Server) liveImport(id string) (v liveView, err error) {
 	if err := s.pages.templates.ExecuteTemplate(&b, "progress", run.view(1, "")); err != nil {
 		return v, err
 	}
-	v.add("import", liveEvent{"part", livePart{"import", b.String()}, b.String()})
+	v.add("import", liveEvent{"part", liveRow{ID: "import", HTML: b.String()}, b.String()})
 	return v, nil
 }
