@@ -206,6 +206,21 @@ func TestAnImportIsStoppedAndGoesOn(t *testing.T) {
 	})
 }
 
+// A program whose import a person stops is told so.
+func TestAProgramsImportIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := newSlowServer(t)
+		var fault ErrorResponse
+		status := make(chan int)
+		go func() { status <- b.call("POST", "opml", listOf(2), &fault) }()
+		synctest.Wait()
+		b.server.imports.latest()[0].stop()
+		if s := <-status; s != http.StatusServiceUnavailable || !strings.Contains(fault.Error, "the import was stopped") {
+			t.Errorf("%d %+v", s, fault)
+		}
+	})
+}
+
 // A node that stops ends its imports, and begins no other. What was subscribed to is there after its next start, and the
 // same list brings the rest.
 func TestANodeStopsInTheMiddleOfAnImport(t *testing.T) {
