@@ -66,7 +66,7 @@ func TestAttentionIsLive(t *testing.T) {
 	}
 }
 
-// The script shows what needs attention now, and hides the section when nothing does.
+// The script shows what needs attention now, and hides the section when nothing does. The focus stays where it is.
 func TestAttentionInABrowser(t *testing.T) {
 	ctx := browser(t)
 	news := memoryNews{next: make(chan struct{})}
@@ -81,7 +81,19 @@ func TestAttentionInABrowser(t *testing.T) {
 	b.node.channels[rssURL] = Channel{State: "gone", Error: "gone for good (410)"}
 	b.node.mu.Unlock()
 	close(news.next)
-	if err := chromedp.Do(ctx, chromedp.WaitVisible("#attention"), chromedp.WaitVisible("#a-0.trouble h3 a"), chromedp.Navigate("about:blank")); err != nil {
+	if err := chromedp.Do(ctx, chromedp.WaitVisible("#attention"), chromedp.Focus("#a-0.trouble h3 a")); err != nil {
+		t.Fatal(err)
+	}
+	b.node.mu.Lock()
+	b.node.channels[rssURL] = Channel{State: "gone", Error: "gone for good (410)", Since: &b.clock}
+	b.node.mu.Unlock()
+	if err := chromedp.Do(ctx, chromedp.WaitVisible("#a-0 time[data-for]")); err != nil {
+		t.Fatal(err)
+	}
+	if focused, err := chromedp.Run(ctx, chromedp.Evaluate[bool](`document.activeElement.closest("#a-0") !== null`)); err != nil || !focused {
+		t.Errorf("an update takes the focus away from what it changes: %v", err)
+	}
+	if err := chromedp.Do(ctx, chromedp.Navigate("about:blank")); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -96,7 +96,7 @@ func replaceImages(root *html.Node) {
 		}
 		label := &html.Node{Type: html.TextNode, Data: strings.TrimSuffix("Image: "+text, ": ")}
 		linked := false
-		for p := n.Parent; p != nil; p = p.Parent {
+		for p := range n.Ancestors() {
 			linked = linked || p.DataAtom == atom.A
 		}
 		if source != "" && !linked {

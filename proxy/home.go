@@ -69,15 +69,13 @@ type attentionPlace struct {
 // Places returns the places for feeds.
 func (a attention) Places() (places [maxAttention]attentionPlace) {
 	for i := range places {
-		places[i].ID = attentionID(i)
+		places[i].ID = "a-" + strconv.Itoa(i)
 		if i < len(a.Feeds) {
 			places[i].Feed = &a.Feeds[i]
 		}
 	}
 	return places
 }
-
-func attentionID(i int) string { return "a-" + strconv.Itoa(i) }
 
 func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 	status, err := s.subs.Status(r.Context())

@@ -76,7 +76,7 @@ func (v importView) Refresh() int {
 
 // LiveAddress returns the address of the stream that tells of the progress.
 func (v importView) LiveAddress() string {
-	return withQuery(livePath, url.Values{"import": {v.ID}, "all": {"1"}})
+	return withQuery(livePath, url.Values{"import": {v.ID}})
 }
 
 // view returns what a page shows.
@@ -144,11 +144,11 @@ func (s *Server) importForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return refuse(http.StatusBadRequest, "no file chosen")
 	}
-	var doc bytes.Buffer
-	if _, err := doc.ReadFrom(io.LimitReader(file, maxListSize)); err != nil {
+	doc, err := io.ReadAll(file)
+	if err != nil {
 		return err
 	}
-	return s.importFile(w, r, doc.Bytes())
+	return s.importFile(w, r, doc)
 }
 
 // importFile begins to import a list, and shows the import. Of bookmarks, a person has to choose first.
@@ -210,7 +210,8 @@ func (s *Server) importPage(w http.ResponseWriter, r *http.Request) error {
 	return s.writePage(w, r, http.StatusOK, "imported.html", "Import", run.view(page, oneLine(q.Get("q"))))
 }
 
-// importActionForm imports a list that was found on this machine, stops an import, tries again what has failed, or imports the bookmarks that a person has chosen.
+// importActionForm imports a list that was found on this machine, stops an import, tries again what has failed, or imports the
+// bookmarks that a person has chosen.
 func (s *Server) importActionForm(w http.ResponseWriter, r *http.Request) error {
 	if err := parseForm(w, r, maxSelection); err != nil {
 		return err
@@ -298,12 +299,6 @@ func (s *Server) chooseForm(w http.ResponseWriter, r *http.Request, run *importR
 	return err
 }
 
-// A livePart tells a page the new content of an element.
-type livePart struct {
-	ID   string `json:"id"`
-	HTML string `json:"html"`
-}
-
 // liveImport returns the progress of an import. At its end, the page is to be loaded again.
 func (s *Server) liveImport(id string) (v liveView, err error) {
 	v.events = map[string]liveEvent{}
@@ -316,6 +311,6 @@ func (s *Server) liveImport(id string) (v liveView, err error) {
 	if err := s.pages.templates.ExecuteTemplate(&b, "progress", run.view(1, "")); err != nil {
 		return v, err
 	}
-	v.add("import", liveEvent{"part", livePart{"import", b.String()}, b.String()})
+	v.add("import", liveEvent{"part", liveRow{ID: "import", HTML: b.String()}, b.String()})
 	return v, nil
 }

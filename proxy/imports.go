@@ -64,6 +64,7 @@ func (f importFailed) CanRetry() bool { return f.entry != nil }
 
 var (
 	errManyImports   = refuse(http.StatusServiceUnavailable, "%d imports are running or waiting: wait until one of them has ended", maxImports)
+	errImportStopped = refuse(http.StatusServiceUnavailable, "the import was stopped: what it had subscribed to stays, and you can import the list again for the rest")
 	errUnknownImport = refuse(http.StatusNotFound, "this import is not known any more, because the node was started again or because of later imports: what it had subscribed to stays, and you can import the list again for the rest")
 )
 
@@ -251,7 +252,7 @@ func (r *importRun) wait() (ImportResult, error) {
 		result.Failed = append(result.Failed, f.ImportFailure)
 	}
 	if r.state == importStopped {
-		return result, errStopping
+		return result, errImportStopped
 	}
 	return result, r.err
 }

@@ -118,7 +118,7 @@ func TestAnImportShowsItsProgress(t *testing.T) {
 		w, ended := &streamReader{ResponseRecorder: httptest.NewRecorder()}, make(chan struct{})
 		go func() {
 			defer close(ended)
-			b.server.ServeHTTP(w, request("GET", "/live?all=1&import="+strings.TrimPrefix(at, "/import?id="), nil).WithContext(ctx))
+			b.server.ServeHTTP(w, request("GET", "/live?import="+strings.TrimPrefix(at, "/import?id="), nil).WithContext(ctx))
 		}()
 		told := func() string {
 			time.Sleep(2 * liveQuiet)
@@ -202,6 +202,21 @@ func TestAnImportIsStoppedAndGoesOn(t *testing.T) {
 		synctest.Wait()
 		if page := body(t, b.ask("GET", at)); len(b.node.subscriptions()) != 40 || !strings.Contains(page, "30 new, 0 already subscribed, 0 failed") {
 			t.Errorf("%d subscriptions, %s", len(b.node.subscriptions()), page)
+		}
+	})
+}
+
+// A program whose import a person stops is told so.
+func TestAProgramsImportIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := newSlowServer(t)
+		var fault ErrorResponse
+		status := make(chan int)
+		go func() { status <- b.call("POST", "opml", listOf(2), &fault) }()
+		synctest.Wait()
+		b.server.imports.latest()[0].stop()
+		if s := <-status; s != http.StatusServiceUnavailable || !strings.Contains(fault.Error, "the import was stopped") {
+			t.Errorf("%d %+v", s, fault)
 		}
 	})
 }

@@ -26,7 +26,7 @@ type liveNumber struct {
 	Value string `json:"value"`
 }
 
-// A liveRow tells a page the new state of a subscription, or of what needs attention, as the page shows it.
+// A liveRow tells a page the new state of a subscription, of what needs attention, or of an import, as the page shows it.
 type liveRow struct {
 	ID      string `json:"id"`
 	Trouble bool   `json:"trouble"`

@@ -28,6 +28,9 @@ type Member struct {
 	RTTMs  *float64 `json:"rtt_ms"`
 }
 
+// ShortID returns the first digits of the id, by which people tell members apart.
+func (m Member) ShortID() string { return m.ID[:min(8, len(m.ID))] }
+
 // RTT returns the round-trip time for people, or "" if it is not known.
 func (m Member) RTT() string {
 	if m.RTTMs == nil {
@@ -107,8 +110,7 @@ type networkPage struct {
 type dot struct {
 	X, Y float64
 	Member
-	ShortID string // first digits of the id
-	InWedge bool   // the member is in the chosen channel's wedge
+	InWedge bool // the member is in the chosen channel's wedge
 }
 
 // maxMembers bounds the members on the page, so that it stays small. Those of the leaf set come first.
@@ -144,7 +146,7 @@ func ringTurn(id string) (turn float64, ok bool) {
 func newDot(m Member) (dot, bool) {
 	turn, ok := ringTurn(m.ID)
 	x, y := ringPoint(turn, ringRadius)
-	return dot{X: x, Y: y, Member: m, ShortID: m.ID[:min(8, len(m.ID))]}, ok
+	return dot{X: x, Y: y, Member: m}, ok
 }
 
 // wedgeBits returns how many bits the members of a wedge share with its key. The wedge consists of the nearest

@@ -44,7 +44,12 @@ func (p *networkPage) newWay(t Tree, self *Member) *way {
 	}
 	w := &way{}
 	leader, from := t.Leader, t.Last.From
-	isSelf := func(m *Member) bool { return m != nil && m.ID == self.ID }
+	name := func(m *Member) string {
+		if m.ID == self.ID {
+			return "this node"
+		}
+		return "member " + m.ShortID()
+	}
 	top := from // the member at which the part of the way begins that this node knows
 	if from == nil {
 		top = self
@@ -54,24 +59,24 @@ func (p *networkPage) newWay(t Tree, self *Member) *way {
 	}
 	items := Plural(t.Last.Items, "item", "items")
 	if leader != nil {
-		add(p.nameOf(leader), "", "took "+items+" into the log of the feed, which it keeps in order", &t.Last.Written)
+		add(name(leader), "", "took "+items+" into the log of the feed, which it keeps in order", &t.Last.Written)
 		if leader.ID != top.ID {
-			w.Steps[0].To = p.nameOf(top)
+			w.Steps[0].To = name(top)
 			w.Hops = append(w.Hops, p.newHop(1, leader, top, true, true))
-			w.Gap = "This node does not know the members between " + p.nameOf(leader) + " and " + p.nameOf(top) + "."
+			w.Gap = "This node does not know the members between " + name(leader) + " and " + name(top) + "."
 		}
 	}
-	if !isSelf(top) {
+	if top.ID != self.ID {
 		what := "passed on " + items
 		if t.Last.Known {
 			what += "; this node had this already, because it keeps a copy of the log"
 		}
-		add(p.nameOf(top), p.nameOf(self), what, &t.Last.Arrived)
+		add(name(top), name(self), what, &t.Last.Arrived)
 		w.Hops = append(w.Hops, p.newHop(len(w.Steps), top, self, false, true))
 	}
 	if len(t.Children) > 0 {
 		below := Plural(len(t.Children), "member", "members")
-		add(p.nameOf(self), below+" below it in the tree", "passes new items on", nil)
+		add(name(self), below+" below it in the tree", "passes new items on", nil)
 		for i := range t.Children[:min(len(t.Children), maxDrawn)] {
 			w.Hops = append(w.Hops, p.newHop(len(w.Steps), self, &t.Children[i], false, i == 0))
 		}
@@ -133,14 +138,6 @@ func (p *networkPage) LevelText() string {
 		}
 	}
 	return cmp.Or(strings.Join(texts, ", "), "it leads none")
-}
-
-// nameOf returns the name of a member in texts.
-func (p *networkPage) nameOf(m *Member) string {
-	if i := slices.IndexFunc(p.Dots, func(d dot) bool { return d.ID == m.ID && d.Role == RoleSelf }); i >= 0 {
-		return "this node"
-	}
-	return "member " + m.ID[:min(8, len(m.ID))]
 }
 
 // newHop returns the arrow from one member to another, and puts both on the ring.

@@ -3,11 +3,9 @@ package proxy
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -136,10 +134,9 @@ type pollingView struct {
 // A pollerView is a poller on the ring and in the table.
 type pollerView struct {
 	Poller
-	ShortID string
-	Number  int     // on the ring
-	X, Y    float64 // of the dot
-	LX, LY  float64 // of its number
+	Number int     // on the ring
+	X, Y   float64 // of the dot
+	LX, LY float64 // of its number
 }
 
 func (s *Server) polling(r *http.Request, c *Channel, now time.Time) (v pollingView, err error) {
@@ -154,7 +151,7 @@ func (s *Server) polling(r *http.Request, c *Channel, now time.Time) (v pollingV
 	known := 0
 	slices.SortStableFunc(p.Pollers, func(a, b Poller) int { return cmp.Compare(soonestFirst(a.Next), soonestFirst(b.Next)) })
 	for i, m := range p.Pollers {
-		view := pollerView{Poller: m, ShortID: m.ID[:min(8, len(m.ID))], Number: i + 1}
+		view := pollerView{Poller: m, Number: i + 1}
 		if m.Next != nil && p.Interval > 0 {
 			turn := m.Next.Sub(now).Seconds() / p.Interval.Seconds()
 			view.X, view.Y = ringPoint(turn, ringRadius)
@@ -219,14 +216,11 @@ const chartWidth, chartHeight = 380, 190
 func dayChart(days []time.Time, counts []float64, words string) *plot.Chart {
 	c := plot.Chart{Title: "New items on each day", Text: words, Width: chartWidth, Height: chartHeight, Y: plot.Axis{Label: "new items"}, BarWidth: 1}
 	bars := plot.Bars{Y: counts}
-	each := make([]string, len(counts))
 	for i, n := range counts {
-		name := days[i].Format("2 Jan")
 		c.X.Ticks = append(c.X.Ticks, plot.Tick{At: float64(i) + 0.5, Label: days[i].Format("Mon")})
-		each[i] = name + ": " + strconv.Itoa(int(math.Round(n)))
+		bars.Labels = append(bars.Labels, fmt.Sprintf("%s: %.0f", days[i].Format("2 Jan"), n))
 	}
-	bars.Labels = each
 	c.Bars = []plot.Bars{bars}
-	c.Text += " " + strings.Join(each, ", ") + "."
+	c.Text += " " + strings.Join(bars.Labels, ", ") + "."
 	return &c
 }

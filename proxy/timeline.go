@@ -60,14 +60,14 @@ func newTimeline(news News, now time.Time) (t timeline) {
 	if len(all) > 0 {
 		t.Words += " Half of those with a date arrived within " + middle(all) + " of that date."
 	}
-	labels := [2][]string{}
+	var labels []string
 	for i := range timelineHours {
 		h := timelineHour{From: first.Add(time.Duration(i) * time.Hour), Here: int(here[i]), Others: int(others[i]), Delay: middle(delays[i])}
 		text := fmt.Sprintf("%s: %d found by this node, %d by other nodes", h.From.Format("15:04"), h.Here, h.Others)
 		if h.Delay != "" {
 			text += ", half of them within " + h.Delay
 		}
-		labels[0], labels[1] = append(labels[0], text), append(labels[1], text)
+		labels = append(labels, text)
 		if h.Here+h.Others > 0 {
 			t.Hours = append(t.Hours, h)
 		}
@@ -79,8 +79,8 @@ func newTimeline(news News, now time.Time) (t timeline) {
 		Y:        plot.Axis{Label: "new items an hour"},
 		BarStart: float64(first.Unix()), BarWidth: time.Hour.Seconds(),
 		Bars: []plot.Bars{
-			{Name: "found by this node", Y: here[:], Labels: labels[0], Hue: plot.Blue},
-			{Name: "found by other nodes", Y: others[:], Labels: labels[1], Hue: plot.Orange},
+			{Name: "found by this node", Y: here[:], Labels: labels, Hue: plot.Blue},
+			{Name: "found by other nodes", Y: others[:], Labels: labels, Hue: plot.Orange},
 		},
 	}
 	return t

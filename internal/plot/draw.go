@@ -1,6 +1,10 @@
 package plot
 
-import "strings"
+import (
+	"strings"
+
+	"golang.org/x/net/html"
+)
 
 // axes draws the grid, and the axes with their labels.
 func (d *drawing) axes(c Chart) {
@@ -52,9 +56,7 @@ func hint(labels []string, i int) safe {
 	if i >= len(labels) {
 		return ""
 	}
-	var d drawing
-	d.add(`<title>%v</title>`, labels[i])
-	return safe(d.b.String())
+	return safe("<title>" + html.EscapeString(labels[i]) + "</title>")
 }
 
 // class returns the classes of the i-th line of a chart.

@@ -181,16 +181,12 @@
           const section = e.closest("section"), hadFocus = e.contains(document.activeElement);
           e.innerHTML = part.html;
           e.classList.toggle("trouble", part.trouble);
-          section.hidden = !section.querySelector("li:not(:empty)");
+          if (section) {
+            section.hidden = !section.querySelector("li:not(:empty)");
+          }
           if (hadFocus) {
             e.querySelector("a")?.focus();
           }
-        }
-      });
-      stream.addEventListener("part", event => {
-        const part = JSON.parse(event.data), e = byID(part.id);
-        if (e) {
-          e.innerHTML = part.html;
         }
       });
       stream.addEventListener("reload", () => location.reload());
