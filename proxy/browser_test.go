@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"tidings/internal/check/checktest"
+	"tidings/internal/locale"
 )
 
 // shots is the folder in which TestPagesInABrowser saves pictures; none if empty:
@@ -154,8 +155,8 @@ func TestPagesInABrowser(t *testing.T) {
 	if at, err := chromedp.Run(ctx, chromedp.Location()); err != nil || at != served.URL+"/show?url="+url.QueryEscape(rssURL) {
 		t.Errorf("the address of a feed leads to %s, %v", at, err)
 	}
-	b.server.messages.put("undo", message{Text: "Unsubscribed from 2 feeds", Undo: []string{rssURL, atomURL}, until: b.clock.Add(time.Minute)}, 1)
-	b.server.messages.put("problem", message{Text: "nothing can be read there yet: no such host: h.example", Problem: true, until: b.clock.Add(time.Minute)}, 1)
+	b.server.messages.put("undo", message{Text: locale.Text{"Unsubscribed from 2 feeds"}, Undo: []string{rssURL, atomURL}, until: b.clock.Add(time.Minute)}, 1)
+	b.server.messages.put("problem", message{Text: locale.Text{"nothing can be read there yet: no such host: h.example"}, Problem: true, until: b.clock.Add(time.Minute)}, 1)
 	_, imported := b.upload("<opml><outline xmlUrl='" + choiceURL + "'/><outline xmlUrl='ftp://h.example/" + strings.Repeat("long", 40) + "'/><outline </opml>")
 	_, offered := b.upload("<!DOCTYPE NETSCAPE-Bookmark-file-1><DL><H3>Reading</H3><DL><A HREF='https://one.example/'>One " + strings.Repeat("long", 40) + "</A><A FEEDURL='https://one.example/feed'>Two</A></DL></DL>")
 	running, err := b.server.imports.begin(ctx, b.clock, func(ctx context.Context, run *importRun) error {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"tidings/internal/feed"
+
+	"tidings/internal/locale"
 )
 
 // showPage is the page of one subscription.
@@ -73,7 +75,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) error {
 	if p.Polling, err = s.polling(r, &channel, now); err != nil {
 		return err
 	}
-	return s.writePage(w, r, http.StatusOK, "show.html", p.Channel.Name(), &p)
+	return s.writePage(w, r, http.StatusOK, "show.html", locale.Text{p.Channel.Name()}, &p)
 }
 
 // read fills in the items. An error is shown on the page.

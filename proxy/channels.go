@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"tidings/internal/locale"
 )
 
 // channelsPage is the table of all channels, a page at a time.
@@ -113,5 +115,5 @@ func (s *Server) channels(w http.ResponseWriter, r *http.Request) error {
 	for _, key := range keys {
 		p.Channels = append(p.Channels, channelView{all[key.index]})
 	}
-	return s.writePage(w, r, http.StatusOK, "channels.html", "Polling", p)
+	return s.writePage(w, r, http.StatusOK, "channels.html", locale.Say("Polling"), p)
 }

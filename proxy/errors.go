@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"unicode/utf8"
+
+	"tidings/internal/locale"
 )
 
 // Errors of [Subscriptions] and [Publishing] that decide the HTTP status. Readers see the text of the error that
@@ -86,13 +88,14 @@ func (t *ReadError) Unwrap() error { return t.Kind }
 // A requestError is an error in the reader's request.
 type requestError struct {
 	status  int
-	message string
+	message locale.Text
 }
 
-func (r requestError) Error() string { return r.message }
+// Error returns the message in English.
+func (r requestError) Error() string { return r.message.String() }
 
 func refuse(status int, format string, args ...any) error {
-	return requestError{status, fmt.Sprintf(format, args...)}
+	return requestError{status, locale.Say(format, args...)}
 }
 
 // statusOf returns the HTTP status of an error.

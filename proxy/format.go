@@ -3,42 +3,82 @@ package proxy
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
+	"html/template"
+	"math"
 	"net/url"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"tidings/internal/feed"
+	"tidings/internal/locale"
 )
 
-// formatRelative returns how long ago a time was, or how far in the future it is, for people.
-func formatRelative(now time.Time, t *time.Time) string {
+// A unit is a unit in which pages and commands give a duration that is less than below: one unit, rounded down.
+type unit struct {
+	below, is              time.Duration
+	span, ago, in, lasting string // texts with the number
+}
+
+var units = []unit{
+	{2 * time.Minute, time.Second, locale.Key("%d s"), locale.Key("%d s ago"), locale.Key("in %d s"), locale.Key("for %d s")},
+	{2 * time.Hour, time.Minute, locale.Key("%d min"), locale.Key("%d min ago"), locale.Key("in %d min"), locale.Key("for %d min")},
+	{48 * time.Hour, time.Hour, locale.Key("%d h"), locale.Key("%d h ago"), locale.Key("in %d h"), locale.Key("for %d h")},
+	{math.MaxInt64, 24 * time.Hour, locale.Key("%d days"), locale.Key("%d days ago"), locale.Key("in %d days"), locale.Key("for %d days")},
+}
+
+// inUnit returns the unit for a duration, and the number of units.
+func inUnit(d time.Duration) (unit, int) {
+	i := slices.IndexFunc(units, func(u unit) bool { return d < u.below })
+	return units[i], int(d / units[i].is)
+}
+
+// relative returns how long ago a time was, or how far in the future it is, for people.
+func relative(now time.Time, t *time.Time) locale.Text {
 	if t == nil {
-		return ""
+		return nil
 	}
 	d := now.Sub(*t)
-	if -time.Second < d && d < time.Second {
-		return "now"
+	u, n := inUnit(max(d, -d))
+	switch {
+	case -time.Second < d && d < time.Second:
+		return locale.Say("now")
+	case d < 0:
+		return locale.Say(u.in, n)
 	}
-	if d < 0 {
-		return "in " + FormatSpan(-d)
-	}
-	return FormatSpan(d) + " ago"
+	return locale.Say(u.ago, n)
 }
 
-// formatDuration returns for how long a state has lasted.
-func formatDuration(now time.Time, since *time.Time) string {
+// lasting returns for how long a state has lasted.
+func lasting(now time.Time, since *time.Time) locale.Text {
 	if since == nil || now.Sub(*since) < time.Second {
-		return "just now"
+		return locale.Say("just now")
 	}
-	return "for " + FormatSpan(now.Sub(*since))
+	u, n := inUnit(now.Sub(*since))
+	return locale.Say(u.lasting, n)
 }
 
-// formatSecondsPtr is formatSeconds for a known number.
-func formatSecondsPtr(seconds *float64) string { return formatSeconds(*seconds) }
+// timeElement returns an element of a page with a time in words, which the script keeps right.
+func timeElement(t *time.Time, attribute, words string) template.HTML {
+	return template.HTML(`<time datetime="` + iso(t) + `"` + attribute + ">" + template.HTMLEscapeString(words) + "</time>")
+}
+
+// scriptTexts returns the texts of the script, as JSON.
+func scriptTexts(l *locale.Language) string {
+	texts := struct {
+		Copy, Copied, CopiedLong, NotCopied, NoCopying, Now, JustNow string
+		Units                                                        []map[string]any
+	}{l.Say("Copy address"), l.Say("Copied"), l.Say("The address was copied."), l.Say("Not copied"), l.Say("The browser does not allow copying."), l.Say("now"), l.Say("just now"), nil}
+	for _, u := range units {
+		texts.Units = append(texts.Units, map[string]any{"below": u.below.Seconds(), "is": u.is.Seconds(), "ago": l.Format(u.ago), "in": l.Format(u.in), "for": l.Format(u.lasting)})
+	}
+	b, _ := json.Marshal(texts) // which has only strings and numbers
+	return string(b)
+}
 
 // sentence converts a text to a sentence: it capitalises the first letter and adds a full stop. A leading address
 // keeps its first letter. A trailing address gets no full stop, because somebody could copy it with the address.
@@ -58,18 +98,15 @@ func sentence(s string) string {
 	return s + "."
 }
 
+// span returns a duration for people, in one unit.
+func span(d time.Duration) locale.Text {
+	u, n := inUnit(d)
+	return locale.Say(u.span, n)
+}
+
 // FormatSpan formats a duration for people, in one unit.
 func FormatSpan(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < 2*time.Minute:
-		return strconv.Itoa(int(d/time.Second)) + " s"
-	case d < 2*time.Hour:
-		return strconv.Itoa(int(d/time.Minute)) + " min"
-	case d < 2*day:
-		return strconv.Itoa(int(d/time.Hour)) + " h"
-	}
-	return strconv.Itoa(int(d/day)) + " days"
+	return span(d).String()
 }
 
 func iso(t *time.Time) string {
@@ -125,15 +162,6 @@ func provenanceNote(provenance string) string {
 		return "The network says that this key belongs to the feed, and this node has not seen the key on the web server"
 	}
 	return ""
-}
-
-// formatCount formats a number for people, with commas.
-func formatCount(n int) string {
-	digits := strconv.Itoa(n)
-	for i := len(digits) - 3; i > 0; i -= 3 {
-		digits = digits[:i] + "," + digits[i:]
-	}
-	return digits
 }
 
 // rowID returns the id of a subscription's row on pages, by which live updates find it.

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tidings/internal/locale"
 )
 
 // A Notice is a table of figures at the top of the start page.
@@ -86,7 +88,8 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	h := homePage{Alone: status.EstimateN <= 1, Numbers: s.numbers(channels), Timeline: newTimeline(s.config.News, s.config.Now()), Bookmarklet: bookmarklet(scheme(r) + "://" + r.Host)}
+	l := s.language(r)
+	h := homePage{Alone: status.EstimateN <= 1, Numbers: s.numbers(l, channels), Timeline: newTimeline(l, s.config.News, s.config.Now()), Bookmarklet: bookmarklet(scheme(r) + "://" + r.Host)}
 	if s.config.Notice != nil {
 		n := s.config.Notice()
 		h.Notice = &n
@@ -103,7 +106,7 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 		h.Found = s.foundLists()
 	}
 	h.List = s.listing(r, channels, listQuery{Sort: byNewest}, homeRows)
-	return s.writePage(w, r, http.StatusOK, "home.html", "tidings", h)
+	return s.writePage(w, r, http.StatusOK, "home.html", locale.Text{"tidings"}, h)
 }
 
 // attention finds what a person should do something about: the node's warnings and problems, and feeds that are in
@@ -137,7 +140,7 @@ func (s *Server) attention(r *http.Request, status Status, channels []Channel) (
 }
 
 // numbers returns the live numbers of the start page.
-func (s *Server) numbers(channels []Channel) []number {
+func (s *Server) numbers(l *locale.Language, channels []Channel) []number {
 	trouble, saved, delays, delayed := 0, 0.0, 0.0, 0
 	for i := range channels {
 		c := &channels[i]
@@ -152,14 +155,15 @@ func (s *Server) numbers(channels []Channel) []number {
 	}
 	delay := "–"
 	if delayed > 0 {
-		delay = formatSeconds(delays / float64(delayed))
+		delay = l.Text(spanOf(delays / float64(delayed)))
 	}
+	count := func(n int) string { return l.Say("%d", n) }
 	return []number{
-		{"subscriptions", "Subscriptions", formatCount(len(channels)), "The feeds and pages that this node follows for you.", subscriptionsPath},
-		{"trouble", "In trouble", formatCount(trouble), "The subscriptions that cannot be read as they should be at present.", subscriptionsPath + "?state=" + inTrouble},
-		{"items", "New in 24 hours", formatCount(s.config.News.NewItems(s.config.Now().Add(-newsTime))), "The items that were new in your feeds and pages, without edits of older ones.", ""},
-		{"saved", "Polls saved a day", formatCount(roughly(saved)), "How often other nodes poll your feeds in a day and tell this node what is new. Alone, this node would have to make these polls itself to see news as soon. The number is an estimate from the present polling intervals.", "/channels"},
-		{"delay", "Expected time to see news", delay, "The mean time from a change of a feed to the next poll by any node, over all feeds that can be read.", "/channels?sort=expected"},
+		{"subscriptions", l.Say("Subscriptions"), count(len(channels)), l.Say("The feeds and pages that this node follows for you."), subscriptionsPath},
+		{"trouble", l.Say("In trouble"), count(trouble), l.Say("The subscriptions that cannot be read as they should be at present."), subscriptionsPath + "?state=" + inTrouble},
+		{"items", l.Say("New in 24 hours"), count(s.config.News.NewItems(s.config.Now().Add(-newsTime))), l.Say("The items that were new in your feeds and pages, without edits of older ones."), ""},
+		{"saved", l.Say("Polls saved a day"), count(roughly(saved)), l.Say("How often other nodes poll your feeds in a day and tell this node what is new. Alone, this node would have to make these polls itself to see news as soon. The number is an estimate from the present polling intervals."), "/channels"},
+		{"delay", l.Say("Expected time to see news"), delay, l.Say("The mean time from a change of a feed to the next poll by any node, over all feeds that can be read."), "/channels?sort=expected"},
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"tidings/internal/feed"
+
+	"tidings/internal/locale"
 )
 
 const (
@@ -131,7 +133,7 @@ func (s *Server) listsPage(w http.ResponseWriter, r *http.Request) error {
 		p.Latest = append(p.Latest, run.view(1, ""))
 	}
 	p.Found = s.foundLists()
-	return s.writePage(w, r, http.StatusOK, "lists.html", "Import and export", p)
+	return s.writePage(w, r, http.StatusOK, "lists.html", locale.Say("Import and export"), p)
 }
 
 // importForm begins to import a list that a person has uploaded.
@@ -207,7 +209,7 @@ func (s *Server) importPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	page, _ := strconv.Atoi(q.Get("page"))
-	return s.writePage(w, r, http.StatusOK, "imported.html", "Import", run.view(page, oneLine(q.Get("q"))))
+	return s.writePage(w, r, http.StatusOK, "imported.html", locale.Say("Import"), run.view(page, oneLine(q.Get("q"))))
 }
 
 // importActionForm imports a list that was found on this machine, stops an import, tries again what has failed, or imports the
@@ -233,7 +235,7 @@ func (s *Server) importActionForm(w http.ResponseWriter, r *http.Request) error 
 	case "retry all":
 		entries := run.takeAll()
 		if len(entries) == 0 {
-			s.redirectWith(w, r, run.path(), message{Text: "Nothing is left to retry"})
+			s.redirectWith(w, r, run.path(), message{Text: locale.Say("Nothing is left to retry")})
 			return nil
 		}
 		err := s.importInBackground(w, r, entries, nil)
@@ -254,7 +256,7 @@ func (s *Server) retryForm(w http.ResponseWriter, r *http.Request, run *importRu
 	place, _ := strconv.Atoi(r.PostForm.Get("place"))
 	entry, ok := run.take(place)
 	if !ok {
-		s.redirectWith(w, r, run.path(), message{Text: "This entry was retried already"})
+		s.redirectWith(w, r, run.path(), message{Text: locale.Say("This entry was retried already")})
 		return nil
 	}
 	if choice := r.PostForm.Get("choice"); choice != "" {
@@ -271,10 +273,10 @@ func (s *Server) retryForm(w http.ResponseWriter, r *http.Request, run *importRu
 		return err
 	}
 	run.merge(&attempt)
-	m := message{Text: "Subscribed to " + titleOrAddress(entry.title, WithoutPassword(entry.address))}
+	m := message{Text: locale.Say("Subscribed to %s", titleOrAddress(entry.title, WithoutPassword(entry.address)))}
 	if len(attempt.failed) > 0 {
 		f := attempt.failed[0]
-		m = message{Text: "Still not subscribed to " + f.URL + ": " + f.Error, Problem: true}
+		m = message{Text: locale.Say("Still not subscribed to %s: %s", f.URL, f.Error), Problem: true}
 	}
 	s.redirectWith(w, r, run.path(), m)
 	return nil
@@ -289,7 +291,7 @@ func (s *Server) chooseForm(w http.ResponseWriter, r *http.Request, run *importR
 	}
 	chosen := run.takeOffered(places)
 	if len(chosen) == 0 {
-		s.redirectWith(w, r, run.path(), message{Text: "No bookmark is selected: check the boxes of some first", Problem: true})
+		s.redirectWith(w, r, run.path(), message{Text: locale.Say("No bookmark is selected: check the boxes of some first"), Problem: true})
 		return nil
 	}
 	err := s.importInBackground(w, r, chosen, nil)
@@ -300,7 +302,7 @@ func (s *Server) chooseForm(w http.ResponseWriter, r *http.Request, run *importR
 }
 
 // liveImport returns the progress of an import. At its end, the page is to be loaded again.
-func (s *Server) liveImport(id string) (v liveView, err error) {
+func (s *Server) liveImport(r *http.Request, id string) (v liveView, err error) {
 	v.events = map[string]liveEvent{}
 	run, err := s.imports.find(id)
 	if err != nil || run.hasEnded() {
@@ -308,7 +310,7 @@ func (s *Server) liveImport(id string) (v liveView, err error) {
 		return v, nil
 	}
 	var b bytes.Buffer
-	if err := s.pages.templates.ExecuteTemplate(&b, "progress", run.view(1, "")); err != nil {
+	if err := s.pages.templates[s.language(r)].ExecuteTemplate(&b, "progress", run.view(1, "")); err != nil {
 		return v, err
 	}
 	v.add("import", liveEvent{"part", liveRow{ID: "import", HTML: b.String()}, b.String()})

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"tidings/internal/locale"
 )
 
 // A listQuery says which subscriptions a page shows, and in which order. The address of the page contains it.
@@ -49,7 +51,10 @@ const (
 )
 
 // An option is a choice of a filter.
-type option struct{ Value, Title string }
+type option struct {
+	Value string
+	Title locale.Text
+}
 
 // parseListQuery reads a listQuery from the address of a page. Values that are not known mean the default.
 func parseListQuery(q url.Values) listQuery {
@@ -257,34 +262,34 @@ func (l *listing) addChoices(channels []Channel) {
 	if l.Tag != "" {
 		tags[l.Tag] = true
 	}
-	l.States = []option{{"", "All"}, {StateOK, "OK"}, {StateNew, "Not polled yet"}, {inTrouble, "In trouble"}}
+	l.States = []option{{"", locale.Say("All")}, {StateOK, locale.Say("OK")}, {StateNew, locale.Say("Not polled yet")}, {inTrouble, locale.Say("In trouble")}}
 	if s := l.State; s != "" && s != StateOK && s != StateNew && s != inTrouble {
 		states[s] = true
 	}
 	for _, state := range slices.Sorted(maps.Keys(states)) {
-		l.States = append(l.States, option{state, "In trouble: " + state})
+		l.States = append(l.States, option{state, locale.Say("In trouble: %s", stateText(state))})
 	}
-	l.Tags = []option{{"", "All"}}
+	l.Tags = []option{{"", locale.Say("All")}}
 	for _, tag := range slices.Sorted(maps.Keys(tags)) {
 		if len(l.Tags) <= maxTagChoices || tag == l.Tag {
-			l.Tags = append(l.Tags, option{tag, tag})
+			l.Tags = append(l.Tags, option{tag, locale.Text{tag}})
 		}
 	}
 }
 
 // Kinds returns the kinds that can be chosen as a filter.
 func (listing) Kinds() []option {
-	return []option{{"", "All"}, {KindFeed, "Feeds"}, {KindPage, "Pages"}, {privateKind, "Private feeds"}}
+	return []option{{"", locale.Say("All")}, {KindFeed, locale.Say("Feeds")}, {KindPage, locale.Say("Pages")}, {privateKind, locale.Say("Private feeds")}}
 }
 
 // Publishers returns the other choices of the filter for publishers.
 func (listing) Publishers() []option {
-	return []option{{"", "All"}, {signed, "Signed"}, {unsigned, "Not signed"}}
+	return []option{{"", locale.Say("All")}, {signed, locale.Say("Signed")}, {unsigned, locale.Say("Not signed")}}
 }
 
 // Orders returns the orders of the list.
 func (listing) Orders() []option {
-	return []option{{byTitle, "Title"}, {byNewest, "Newest item"}, {byState, "Problems first"}, {byAdded, "Last added"}}
+	return []option{{byTitle, locale.Say("Title")}, {byNewest, locale.Say("Newest item")}, {byState, locale.Say("Problems first")}, {byAdded, locale.Say("Last added")}}
 }
 
 // Address returns the address of this page of the list.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"html/template"
 	"net/http"
 	"net/url"
 	"time"
@@ -142,7 +143,7 @@ func (s *Server) changes(r *http.Request) <-chan struct{} {
 func (s *Server) liveView(r *http.Request, rows map[string]bool) (v liveView, took time.Duration, err error) {
 	began := time.Now()
 	if id := r.URL.Query().Get("import"); id != "" {
-		v, err = s.liveImport(id)
+		v, err = s.liveImport(r, id)
 		return v, time.Since(began), err
 	}
 	channels, err := s.subs.List(r.Context())
@@ -150,7 +151,9 @@ func (s *Server) liveView(r *http.Request, rows map[string]bool) (v liveView, to
 		return v, 0, err
 	}
 	v.events = map[string]liveEvent{}
-	for _, n := range s.numbers(channels) {
+	l := s.language(r)
+	templates := s.pages.templates[l]
+	for _, n := range s.numbers(l, channels) {
 		v.add("number "+n.ID, liveEvent{"number", liveNumber{n.ID, n.Value}, n.Value})
 	}
 	for i := range channels {
@@ -159,11 +162,11 @@ func (s *Server) liveView(r *http.Request, rows map[string]bool) (v liveView, to
 			continue
 		}
 		c := channelView{channels[i]}
-		row, err := s.pages.liveRow(id, c, s.config.Now())
+		row, err := liveRowOf(templates, id, c, s.config.Now())
 		if err != nil {
 			return v, 0, err
 		}
-		mark, err := s.pages.liveRow(id, c, time.Time{}) // without times in words, which change without a reason
+		mark, err := liveRowOf(templates, id, c, time.Time{}) // without times in words, which change without a reason
 		if err != nil {
 			return v, 0, err
 		}
@@ -177,12 +180,12 @@ func (s *Server) liveView(r *http.Request, rows map[string]bool) (v liveView, to
 	return v, time.Since(began), nil
 }
 
-// liveRow returns the state of a subscription, as a page shows it at a time.
-func (p *pages) liveRow(id string, c channelView, now time.Time) (liveRow, error) {
+// liveRowOf returns the state of a subscription, as a page shows it at a time.
+func liveRowOf(templates *template.Template, id string, c channelView, now time.Time) (liveRow, error) {
 	var facts, why bytes.Buffer
-	err := p.templates.ExecuteTemplate(&facts, "facts", page{Now: now, Data: c})
+	err := templates.ExecuteTemplate(&facts, "facts", page{Now: now, Data: c})
 	if err == nil {
-		err = p.templates.ExecuteTemplate(&why, "trouble", page{Now: now, Data: c})
+		err = templates.ExecuteTemplate(&why, "trouble", page{Now: now, Data: c})
 	}
 	return liveRow{id, c.Failing(), facts.String(), why.String()}, err
 }
@@ -197,9 +200,10 @@ func (s *Server) addAttention(v *liveView, r *http.Request, channels []Channel) 
 	if err != nil {
 		return err
 	}
-	add := func(id, template string, data, timeless any, isTrouble bool) {
+	templates := s.pages.templates[s.language(r)]
+	add := func(id, name string, data, timeless any, isTrouble bool) {
 		var shown, mark bytes.Buffer
-		err = cmp.Or(err, s.pages.templates.ExecuteTemplate(&shown, template, data), s.pages.templates.ExecuteTemplate(&mark, template, timeless))
+		err = cmp.Or(err, templates.ExecuteTemplate(&shown, name, data), templates.ExecuteTemplate(&mark, name, timeless))
 		v.add(id, liveEvent{"part", liveRow{id, isTrouble, shown.String(), ""}, mark.String()})
 	}
 	add("a-node", "sentences", a, a, false)

@@ -196,7 +196,7 @@ func TestTimesInABrowserAreThoseOfTheNode(t *testing.T) {
 		for _, d := range []time.Duration{d, -d} {
 			at := OptionalTime(b.clock.Add(-d))
 			times = append(times, fmt.Sprintf(`<time datetime="%s"></time><time datetime="%[1]s" data-for></time>`, iso(at)))
-			want = append(want, formatRelative(b.clock, at), formatDuration(b.clock, at))
+			want = append(want, relative(b.clock, at).String(), lasting(b.clock, at).String())
 		}
 	}
 	if err := chromedp.Do(ctx, chromedp.Navigate(b.server.OpenURL(served.URL))); err != nil {

@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"tidings/internal/locale"
 )
 
 // A message tells a person on the next page what a form has done.
 type message struct {
-	Text    string
+	Text    locale.Text
 	Problem bool     // it did not go as the person may expect
 	Undo    []string // the subscriptions that have ended, which the button "Undo" makes again
 	until   time.Time
@@ -56,8 +58,14 @@ func (s *Server) messageFor(r *http.Request) *shownMessage {
 	if !ok || !s.config.Now().Before(m.until) {
 		return nil
 	}
+	return &shownMessage{m, token, addressOf(r)}
+}
+
+// addressOf returns the address of a page of this node, without the message that it shows.
+func addressOf(r *http.Request) string {
+	q := r.URL.Query()
 	q.Del(messageParameter)
-	return &shownMessage{m, token, withQuery(r.URL.Path, q)}
+	return withQuery(r.URL.Path, q)
 }
 
 // withQuery returns the address of a page of this node.
@@ -108,7 +116,7 @@ func (s *Server) undoForm(w http.ResponseWriter, r *http.Request) error {
 	if again == 0 {
 		return forgotten
 	}
-	text := "Subscribed again to " + Plural(again, "feed", "feeds") + ", with title, tags and settings"
+	text := locale.Say("Subscribed again to %s, with title, tags and settings", locale.Say("%d feeds", again))
 	s.redirectWith(w, r, ownPage(r.PostForm.Get("back"), "/"), partly(text, forgotten))
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"tidings/internal/plot"
+
+	"tidings/internal/locale"
 )
 
 // A Network holds what a node knows about its network.
@@ -219,7 +221,7 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 	case p.Chosen != "":
 		p.WedgeText = "No feed that you follow fits “" + p.Chosen + "”."
 	}
-	return s.writePage(w, r, http.StatusOK, "network.html", "Network", &p)
+	return s.writePage(w, r, http.StatusOK, "network.html", locale.Say("Network"), &p)
 }
 
 // choose shows the wedge of a channel.

@@ -3,6 +3,8 @@ package proxy
 import (
 	"net/http"
 	"time"
+
+	"tidings/internal/locale"
 )
 
 const nodePath = "/node"
@@ -32,5 +34,5 @@ func (s *Server) nodePage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	uptime := FormatSpan(time.Duration(status.UptimeS * float64(time.Second)))
-	return s.writePage(w, r, http.StatusOK, "node.html", "This node", nodeView{status, findings, uptime})
+	return s.writePage(w, r, http.StatusOK, "node.html", locale.Say("This node"), nodeView{status, findings, uptime})
 }

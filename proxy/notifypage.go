@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"tidings/internal/locale"
 )
 
 // NotifyPath is the path of the page of notifications.
@@ -63,7 +65,7 @@ func (s *Server) showNotify(w http.ResponseWriter, r *http.Request, p notifyPage
 	if s.config.Messenger != nil {
 		p.Messenger = s.config.Messenger()
 	}
-	return s.writePage(w, r, http.StatusOK, "notify.html", "Notifications", p)
+	return s.writePage(w, r, http.StatusOK, "notify.html", locale.Say("Notifications"), p)
 }
 
 // A targetView is a target as the page shows it.
@@ -118,7 +120,7 @@ func (s *Server) notifyTestForm(w http.ResponseWriter, r *http.Request) error {
 		err = s.config.Notifications.TestTarget(r.Context(), id)
 	}
 	if err == nil {
-		s.redirectWith(w, r, NotifyPath, message{Text: "The target " + id + " has taken the message"})
+		s.redirectWith(w, r, NotifyPath, message{Text: locale.Say("The target %s has taken the message", id)})
 	}
 	return err
 }

@@ -9,11 +9,13 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"tidings/internal/feed"
+	"tidings/internal/locale"
 	"tidings/internal/plot"
 )
 
@@ -29,7 +31,7 @@ const (
 
 // pages holds the templates and static files.
 type pages struct {
-	templates *template.Template
+	templates map[*locale.Language]*template.Template
 	assets    map[string]asset // by path
 	sanitiser sanitiser
 	siteIcons bool // the icons of sites are shown
@@ -67,17 +69,50 @@ func (s *Server) static(w http.ResponseWriter, r *http.Request) error {
 }
 
 func newPages(siteIcons bool) *pages {
-	p := &pages{sanitiser: newSanitiser(), siteIcons: siteIcons, assets: map[string]asset{
+	p := &pages{sanitiser: newSanitiser(), siteIcons: siteIcons, templates: map[*locale.Language]*template.Template{}, assets: map[string]asset{
 		stylePath:  newAsset(stylePath, "text/css; charset=utf-8", plot.CSS),
 		scriptPath: newAsset(scriptPath, "text/javascript; charset=utf-8", ""),
 		iconPath:   newAsset(iconPath, "image/svg+xml", ""),
 	}}
-	functions := template.FuncMap{"when": formatRelative, "iso": iso, "host": hostOf, "plural": Plural[int], "rowID": rowID, "count": formatCount,
-		"duration": formatDuration, "sentence": sentence, "exact": formatSecondsPtr, "provenanceName": provenanceName, "provenanceNote": provenanceNote,
-		"provenanceWords": provenanceWords, "asset": p.address, "siteIcon": p.siteIconOf, "plot": svg, "qr": qrCode, "isLocal": isLocalAddress, "healthWords": healthWords,
-		"isoOf": func(t time.Time) string { return iso(&t) }, "whenOf": func(now, t time.Time) string { return formatRelative(now, &t) }, "choose": func(options []option, chosen string) choice { return choice{options, chosen} }, "part": func(now time.Time, is any) page { return page{Now: now, Data: is} }}
-	p.templates = template.Must(template.New("").Funcs(functions).ParseFS(web, "web/*.html"))
+	english := template.Must(template.New("").Funcs(p.functions(locale.Languages[0])).ParseFS(web, "web/*.html"))
+	for _, l := range append(slices.Clone(locale.Languages), locale.Pseudo) {
+		p.templates[l] = template.Must(english.Clone()).Funcs(p.functions(l))
+	}
 	return p
+}
+
+// functions returns the functions that templates have in a language. t and th write texts, th such with elements of HTML;
+// see package locale.
+func (p *pages) functions(l *locale.Language) template.FuncMap {
+	return template.FuncMap{
+		"t":        func(text any, arguments ...any) string { return say(l, text, arguments) },
+		"th":       l.HTML,
+		"when":     func(now time.Time, t *time.Time) string { return l.Text(relative(now, t)) },
+		"whenOf":   func(now, t time.Time) string { return l.Text(relative(now, &t)) },
+		"duration": func(now time.Time, since *time.Time) string { return l.Text(lasting(now, since)) },
+		"time":     func(now time.Time, t *time.Time) template.HTML { return timeElement(t, "", l.Text(relative(now, t))) },
+		"timeFor": func(now time.Time, since *time.Time) template.HTML {
+			return timeElement(since, " data-for", l.Text(lasting(now, since)))
+		},
+		"exact":  func(seconds *float64) string { return l.Text(spanOf(*seconds)) },
+		"count":  func(n int) string { return l.Say("%d", n) },
+		"plural": Plural[int], "scriptTexts": func() string { return scriptTexts(l) },
+		"language":  func() *locale.Language { return l },
+		"languages": func() []*locale.Language { return locale.Languages },
+		"iso":       iso, "isoOf": func(t time.Time) string { return iso(&t) }, "host": hostOf, "rowID": rowID, "sentence": sentence,
+		"asset": p.address, "siteIcon": p.siteIconOf, "plot": svg, "qr": qrCode, "isLocal": isLocalAddress,
+		"stateText": stateText, "provenanceName": provenanceName, "provenanceNote": provenanceNote, "provenanceWords": provenanceWords, "healthWords": healthWords,
+		"choose": func(options []option, chosen string) choice { return choice{options, chosen} },
+		"part":   func(now time.Time, is any) page { return page{Now: now, Data: is} },
+	}
+}
+
+// say writes a text of a template: a string with arguments, or a [locale.Text].
+func say(l *locale.Language, text any, arguments []any) string {
+	if ready, ok := text.(locale.Text); ok {
+		return l.Text(ready)
+	}
+	return l.Say(text.(string), arguments...)
 }
 
 // svg returns a chart as a part of a page. The chart has escaped its texts.
@@ -91,14 +126,16 @@ type choice struct {
 
 // navigation holds the pages that every page leads to.
 var navigation = []option{
-	{subscriptionsPath, "Subscriptions"}, {watchPath, "Keywords"}, {NotifyPath, "Notifications"}, {"/channels", "Polling"},
-	{"/network", "Network"}, {listsPath, "Import and export"}, {nodePath, "This node"},
+	{subscriptionsPath, locale.Say("Subscriptions")}, {watchPath, locale.Say("Keywords")}, {NotifyPath, locale.Say("Notifications")},
+	{"/channels", locale.Say("Polling")}, {"/network", locale.Say("Network")}, {listsPath, locale.Say("Import and export")},
+	{nodePath, locale.Say("This node")},
 }
 
 // A page is the input of every template. Data is specific to the template.
 type page struct {
-	Title      string
+	Title      locale.Text
 	Path       string
+	Address    string // of the page, with its query
 	Navigation []option
 	Message    *shownMessage // nil if there is none
 	Version    string
@@ -108,19 +145,21 @@ type page struct {
 }
 
 // writePage renders a page completely before it sends any of it.
-func (s *Server) writePage(w http.ResponseWriter, r *http.Request, status int, name, title string, data any) error {
+func (s *Server) writePage(w http.ResponseWriter, r *http.Request, status int, name string, title locale.Text, data any) error {
 	var b bytes.Buffer
-	p := page{Title: title, Path: r.URL.Path, Navigation: navigation, Message: s.messageFor(r), Version: s.config.Version, Now: s.config.Now(), Data: data}
+	p := page{Title: title, Path: r.URL.Path, Address: addressOf(r), Navigation: navigation, Message: s.messageFor(r), Version: s.config.Version, Now: s.config.Now(), Data: data}
 	if changing, ok := data.(interface{ Refresh() int }); ok {
 		p.Refresh = changing.Refresh()
 	}
-	err := s.pages.templates.ExecuteTemplate(&b, name, p)
+	l := s.language(r)
+	err := s.pages.templates[l].ExecuteTemplate(&b, name, p)
 	if err != nil {
 		return err
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", pagePolicy)
+	h.Set("Content-Language", l.Tag)
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(b.Len()))
 	w.WriteHeader(status)
@@ -133,11 +172,15 @@ func (s *Server) writePage(w http.ResponseWriter, r *http.Request, status int, n
 // writeErrorPage shows an error as a page.
 func (s *Server) writeErrorPage(w http.ResponseWriter, r *http.Request, err error) {
 	status, message := s.writeErrorHeaders(w, err)
-	title := "Error"
+	title := locale.Say("Error")
 	if status == http.StatusNotFound {
-		title = "Not found"
+		title = locale.Say("Not found")
 	}
-	if s.writePage(w, r, status, "error.html", title, message) != nil {
+	text := locale.Text{message}
+	if refused, ok := err.(requestError); ok {
+		text = refused.message
+	}
+	if s.writePage(w, r, status, "error.html", title, text) != nil {
 		s.writeTextError(w, err)
 	}
 }
@@ -164,12 +207,13 @@ func (c channelView) New() bool { return c.State == StateNew }
 
 // Problem describes the channel's problem in a sentence, or returns "" if there is none.
 func (c channelView) Problem() string {
+	message := c.Error
 	_, isPage := feed.DocumentURL(c.URL)
 	subject := "The feed "
 	if isPage {
 		subject = "The page "
 	}
-	switch message := c.Error; {
+	switch {
 	case message == "":
 		return ""
 	case strings.HasPrefix(message, "gone "):
@@ -232,7 +276,7 @@ func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
 	}
 	done, err := s.subscribe(r.Context(), address, false) // the next page shows the state
 	if p, ok := errors.AsType[*choiceError](err); ok {
-		return s.writePage(w, r, http.StatusMultipleChoices, "choose.html", "Choice of feeds", struct {
+		return s.writePage(w, r, http.StatusMultipleChoices, "choose.html", locale.Say("Choice of feeds"), struct {
 			Text    string
 			Choices []Choice
 		}{p.Error(), p.choices})
@@ -251,9 +295,9 @@ func (s *Server) showSubscribed(w http.ResponseWriter, r *http.Request, done Sub
 		http.Redirect(w, r, "/show?new=1&"+parameter, http.StatusSeeOther)
 		return
 	}
-	text := "Subscribed, but nothing can be read there yet: " + done.Warning
+	text := locale.Say("Subscribed, but nothing can be read there yet: %s", done.Warning)
 	if done.Already {
-		text = "You had subscribed before, and nothing can be read there yet: " + done.Warning
+		text = locale.Say("You had subscribed before, and nothing can be read there yet: %s", done.Warning)
 	}
 	s.redirectWith(w, r, "/show?"+parameter, message{Text: text, Problem: true})
 }

@@ -33,7 +33,7 @@ func activeParts(t *testing.T, page string) (found []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := map[string]bool{"/subscribe": true, "/unsubscribe": true, "/opml": true, "/channels": true, "/network": true, "/subscriptions": true, "/describe": true, "/poll": true, "/add": true, "/undo": true, "/import": true, "/watch": true, "/unwatch": true}
+	ours := map[string]bool{"/subscribe": true, "/unsubscribe": true, "/opml": true, "/channels": true, "/network": true, "/subscriptions": true, "/describe": true, "/poll": true, "/add": true, "/undo": true, "/language": true, "/import": true, "/watch": true, "/unwatch": true}
 	for n := range root.Descendants() {
 		if n.Type != html.ElementNode {
 			continue
@@ -388,11 +388,11 @@ func TestFormatRelative(t *testing.T) {
 		0: "now", 40 * time.Second: "40 s ago", 119 * time.Second: "119 s ago", 30 * time.Minute: "30 min ago", 30 * time.Hour: "30 h ago",
 		80 * time.Hour: "3 days ago", -5 * time.Minute: "in 5 min",
 	} {
-		if got := formatRelative(now, OptionalTime(now.Add(-d))); got != want {
+		if got := relative(now, OptionalTime(now.Add(-d))).String(); got != want {
 			t.Errorf("%v: %s, want %s", d, got, want)
 		}
 	}
-	if formatRelative(now, nil) != "" {
+	if relative(now, nil).String() != "" {
 		t.Error("no time is no words")
 	}
 }

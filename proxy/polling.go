@@ -3,9 +3,10 @@ package proxy
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"time"
+
+	"tidings/internal/locale"
 )
 
 // PollingFacts describes for people how a channel is polled: by how many nodes, when by this one, how many keep its
@@ -56,19 +57,26 @@ func (c Channel) PollingFacts() (facts []string) {
 	return facts
 }
 
-// formatSeconds formats the phase of a poll or a delay in up to two units.
-func formatSeconds(seconds float64) string {
+// spanOf returns the phase of a poll or a delay, in seconds, for people: in up to two units.
+func spanOf(seconds float64) locale.Text {
 	if !(seconds >= 0 && seconds < math.MaxInt64/float64(time.Second)) {
-		return "an unknown time"
+		return locale.Say("an unknown time")
 	}
 	switch d := time.Duration(seconds * float64(time.Second)).Round(time.Second); {
 	case seconds < 10:
-		return strconv.FormatFloat(math.Round(10*seconds)/10, 'f', -1, 64) + " s"
+		return locale.Say("%v s", math.Round(10*seconds)/10)
 	case d < 2*time.Minute:
-		return fmt.Sprintf("%d s", d/time.Second)
+		return locale.Say("%d s", d/time.Second)
+	case d < 2*time.Hour && d%time.Minute == 0:
+		return locale.Say("%d min", d/time.Minute)
 	case d < 2*time.Hour:
-		return strings.TrimSuffix(fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second), " 0 s")
+		return locale.Say("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+	case d%time.Hour < time.Minute:
+		return locale.Say("%d h", d/time.Hour)
 	default:
-		return strings.TrimSuffix(fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute), " 0 min")
+		return locale.Say("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
 	}
 }
+
+// formatSeconds is spanOf in English.
+func formatSeconds(seconds float64) string { return spanOf(seconds).String() }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"tidings/internal/plot"
+
+	"tidings/internal/locale"
 )
 
 const pollPath = "/poll"
@@ -32,20 +34,20 @@ const (
 // A pollNow says whether a person can have a channel polled.
 type pollNow struct {
 	Possible bool
-	From     *time.Time // when it is possible again
-	Next     *time.Time // the next poll, if that comes before From
-	Why      string     // why it is not possible at all
+	From     *time.Time  // when it is possible again
+	Next     *time.Time  // the next poll, if that comes before From
+	Why      locale.Text // why it is not possible at all
 }
 
 // pollNow returns whether a channel can be polled now.
 func (s *Server) pollNow(c *Channel, now time.Time) pollNow {
 	switch {
 	case c.Quiet:
-		return pollNow{Why: "This feed is followed quietly. A request to poll it would tell other nodes who follows it."}
+		return pollNow{Why: locale.Say("This feed is followed quietly. A request to poll it would tell other nodes who follows it.")}
 	case c.State == StateNew:
-		return pollNow{Why: "The first poll is on its way."}
+		return pollNow{Why: locale.Say("The first poll is on its way.")}
 	case c.Failing():
-		return pollNow{Why: "A feed in trouble is polled when its pause is over."}
+		return pollNow{Why: locale.Say("A feed in trouble is polled when its pause is over.")}
 	}
 	var from time.Time
 	if c.LastPoll != nil {
@@ -75,9 +77,9 @@ func (s *Server) pollForm(w http.ResponseWriter, r *http.Request) error {
 		text := p.Why
 		switch {
 		case p.Next != nil:
-			text = "The next poll is planned " + formatRelative(now, p.Next) + ", before you could ask for one"
+			text = locale.Say("The next poll is planned %s, before you could ask for one", relative(now, p.Next))
 		case p.From != nil:
-			text = "A poll is possible again " + formatRelative(now, p.From)
+			text = locale.Say("A poll is possible again %s", relative(now, p.From))
 		}
 		s.redirectWith(w, r, to, message{Text: text, Problem: true})
 		return nil
@@ -86,7 +88,7 @@ func (s *Server) pollForm(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.pollWishes.put(address, now, 1)
-	s.redirectWith(w, r, to, message{Text: "A poll was asked for. What is new is here in a few seconds, unless the web server must be spared for a while"})
+	s.redirectWith(w, r, to, message{Text: locale.Say("A poll was asked for. What is new is here in a few seconds, unless the web server must be spared for a while")})
 	return nil
 }
 
@@ -108,12 +110,12 @@ func (s *Server) pollSelected(w http.ResponseWriter, r *http.Request, addresses 
 		s.pollWishes.put(c.URL, now, 1)
 		asked++
 	}
-	text := "No poll was asked for"
+	text := locale.Say("No poll was asked for")
 	if asked > 0 {
-		text = "A poll of " + Plural(asked, "feed", "feeds") + " was asked for"
+		text = locale.Say("A poll of %s was asked for", locale.Say("%d feeds", asked))
 	}
 	if asked < len(addresses) {
-		text += ". A feed that was polled less than five minutes ago, is polled soon anyway, or is in trouble keeps its times"
+		text = locale.Say("%s. A feed that was polled less than five minutes ago, is polled soon anyway, or is in trouble keeps its times", text)
 	}
 	s.redirectWith(w, r, back, message{Text: text, Problem: asked == 0})
 	return nil

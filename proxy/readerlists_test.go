@@ -95,7 +95,7 @@ func TestCodesForPhones(t *testing.T) {
 			}
 		}
 	}
-	if got := qrCode(strings.Repeat("x", 3000)); got != "" {
+	if got := qrCode(strings.Repeat("x", 3000), "a code"); got != "" {
 		t.Errorf("an address that is too long has the code %.100s", got)
 	}
 }

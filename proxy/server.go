@@ -231,6 +231,7 @@ var pageRoutes = map[string]pageRoute{
 	"/subscribe":   {post: (*Server).subscribeForm},
 	"/unsubscribe": {post: (*Server).unsubscribeForm},
 	undoPath:       {post: (*Server).undoForm},
+	languagePath:   {post: (*Server).languageForm},
 	describePath:   {post: (*Server).describeForm},
 	pollPath:       {post: (*Server).pollForm},
 	"/opml":        {get: (*Server).exportOPML, post: (*Server).importForm},

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"tidings/internal/locale"
 )
 
 const (
@@ -23,7 +25,7 @@ func (s *Server) subscriptionsPage(w http.ResponseWriter, r *http.Request) error
 	}
 	l := s.listing(r, channels, parseListQuery(r.URL.Query()), listRows)
 	l.addChoices(channels)
-	return s.writePage(w, r, http.StatusOK, "subscriptions.html", "Subscriptions", l)
+	return s.writePage(w, r, http.StatusOK, "subscriptions.html", locale.Say("Subscriptions"), l)
 }
 
 // maxSelection bounds a form with the addresses of selected subscriptions, in bytes. All those of a page fit unless their
@@ -50,7 +52,7 @@ func (s *Server) subscriptionsForm(w http.ResponseWriter, r *http.Request) error
 		selected, do = []string{one}, doUnsubscribe
 	}
 	if len(selected) == 0 {
-		s.redirectWith(w, r, back, message{Text: "No subscription is selected: check the boxes of some first", Problem: true})
+		s.redirectWith(w, r, back, message{Text: locale.Say("No subscription is selected: check the boxes of some first"), Problem: true})
 		return nil
 	}
 	switch do {
@@ -86,9 +88,9 @@ func (s *Server) unsubscribeFrom(w http.ResponseWriter, r *http.Request, address
 	if failed != nil && len(ended) == 0 {
 		return failed
 	}
-	text := "Unsubscribed from " + Plural(len(ended), "feed", "feeds")
+	text := locale.Say("Unsubscribed from %s", locale.Say("%d feeds", len(ended)))
 	if len(addresses) == 1 {
-		text = "Unsubscribed from " + titleOrAddress(existing[addresses[0]].Title, addresses[0])
+		text = locale.Say("Unsubscribed from %s", titleOrAddress(existing[addresses[0]].Title, addresses[0]))
 	}
 	m := partly(text, failed)
 	m.Undo = ended
@@ -98,11 +100,11 @@ func (s *Server) unsubscribeFrom(w http.ResponseWriter, r *http.Request, address
 
 // partly returns the message about a change of several subscriptions that has stopped at one of them; failed says why, and
 // is nil if it has not.
-func partly(text string, failed error) message {
+func partly(text locale.Text, failed error) message {
 	if failed == nil {
 		return message{Text: text}
 	}
-	return message{Text: text + ", and the others are as they were: " + oneLine(failed.Error()), Problem: true}
+	return message{Text: locale.Say("%s, and the others are as they were: %s", text, oneLine(failed.Error())), Problem: true}
 }
 
 // findChannel returns the subscription to an address.
@@ -136,7 +138,7 @@ func (s *Server) changeTag(w http.ResponseWriter, r *http.Request, addresses []s
 		return err
 	}
 	if tag = oneLine(tag); tag == "" {
-		s.redirectWith(w, r, back, message{Text: "No tag is given: type one first", Problem: true})
+		s.redirectWith(w, r, back, message{Text: locale.Say("No tag is given: type one first"), Problem: true})
 		return nil
 	}
 	existing, err := s.subscriptions(r.Context())
@@ -167,11 +169,12 @@ func (s *Server) changeTag(w http.ResponseWriter, r *http.Request, addresses []s
 	if failed != nil && changed == 0 {
 		return failed
 	}
-	text := "Removed the tag " + tag + " from "
+	of := locale.Say("%d subscriptions", changed)
+	text := locale.Say("Removed the tag %s from %s", tag, of)
 	if add {
-		text = "Added the tag " + tag + " to "
+		text = locale.Say("Added the tag %s to %s", tag, of)
 	}
-	s.redirectWith(w, r, back, partly(text+Plural(changed, "subscription", "subscriptions"), failed))
+	s.redirectWith(w, r, back, partly(text, failed))
 	return nil
 }
 
@@ -206,6 +209,6 @@ func (s *Server) describeForm(w http.ResponseWriter, r *http.Request) error {
 	if err := s.subs.Describe(r.Context(), address, said); err != nil {
 		return err
 	}
-	s.redirectWith(w, r, "/show?url="+url.QueryEscape(address), message{Text: "Saved"})
+	s.redirectWith(w, r, "/show?url="+url.QueryEscape(address), message{Text: locale.Say("Saved")})
 	return nil
 }

@@ -1,10 +1,10 @@
 package proxy
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
+	"tidings/internal/locale"
 	"tidings/internal/plot"
 )
 
@@ -21,12 +21,12 @@ type timeline struct {
 // A timelineHour is one hour of a timeline.
 type timelineHour struct {
 	From         time.Time
-	Here, Others int    // new items, by who found them
-	Delay        string // of the middle one of those with a date; "": none has
+	Here, Others int         // new items, by who found them
+	Delay        locale.Text // of the middle one of those with a date; empty: none has
 }
 
 // newTimeline returns the timeline that ends now. Its hours are those of the clock.
-func newTimeline(news News, now time.Time) (t timeline) {
+func newTimeline(l *locale.Language, news News, now time.Time) (t timeline) {
 	_, minute, second := now.Clock()
 	first := now.Add(-time.Duration(minute)*time.Minute - time.Duration(second)*time.Second).Truncate(time.Second).Add(-(timelineHours - 1) * time.Hour)
 	var here, others [timelineHours]float64
@@ -49,23 +49,22 @@ func newTimeline(news News, now time.Time) (t timeline) {
 		}
 	})
 	if total == 0 {
-		t.Words = "No new item has come in the last 24 hours."
+		t.Words = l.Say("No new item has come in the last 24 hours.")
 		return t
 	}
-	t.Words = Plural(total, "new item", "new items") + " in the last 24 hours"
+	t.Words = l.Say("%d new items in the last 24 hours.", total)
 	if found < total {
-		t.Words += fmt.Sprintf(": this node found %s, and other nodes found %s", formatCount(found), formatCount(total-found))
+		t.Words = l.Say("%d new items in the last 24 hours: this node found %d, and other nodes found %d.", total, found, total-found)
 	}
-	t.Words += "."
 	if len(all) > 0 {
-		t.Words += " Half of those with a date arrived within " + middle(all) + " of that date."
+		t.Words += " " + l.Say("Half of those with a date arrived within %s of that date.", middle(all))
 	}
 	var labels []string
 	for i := range timelineHours {
 		h := timelineHour{From: first.Add(time.Duration(i) * time.Hour), Here: int(here[i]), Others: int(others[i]), Delay: middle(delays[i])}
-		text := fmt.Sprintf("%s: %d found by this node, %d by other nodes", h.From.Format("15:04"), h.Here, h.Others)
-		if h.Delay != "" {
-			text += ", half of them within " + h.Delay
+		text := l.Say("%s: %d found by this node, %d by other nodes", h.From.Format("15:04"), h.Here, h.Others)
+		if len(h.Delay) > 0 {
+			text = l.Say("%s: %d found by this node, %d by other nodes, half of them within %s", h.From.Format("15:04"), h.Here, h.Others, h.Delay)
 		}
 		labels = append(labels, text)
 		if h.Here+h.Others > 0 {
@@ -74,23 +73,23 @@ func newTimeline(news News, now time.Time) (t timeline) {
 	}
 	slices.Reverse(t.Hours)
 	t.Chart = &plot.Chart{
-		Title: "New items in each of the last 24 hours", Text: t.Words, Height: 150,
+		Title: l.Say("New items in each of the last 24 hours"), Text: t.Words, Height: 150,
 		X:        plot.Axis{Ticks: plot.Times(first, first.Add(timelineHours*time.Hour))},
-		Y:        plot.Axis{Label: "new items an hour"},
+		Y:        plot.Axis{Label: l.Say("new items an hour")},
 		BarStart: float64(first.Unix()), BarWidth: time.Hour.Seconds(),
 		Bars: []plot.Bars{
-			{Name: "found by this node", Y: here[:], Labels: labels, Hue: plot.Blue},
-			{Name: "found by other nodes", Y: others[:], Labels: labels, Hue: plot.Orange},
+			{Name: l.Say("found by this node"), Y: here[:], Labels: labels, Hue: plot.Blue},
+			{Name: l.Say("found by other nodes"), Y: others[:], Labels: labels, Hue: plot.Orange},
 		},
 	}
 	return t
 }
 
-// middle returns the median of delays for people; "" for none. It sorts them.
-func middle(seconds []float64) string {
+// middle returns the median of delays for people; nothing for none. It sorts them.
+func middle(seconds []float64) locale.Text {
 	if len(seconds) == 0 {
-		return ""
+		return nil
 	}
 	slices.Sort(seconds)
-	return formatSeconds(seconds[len(seconds)/2])
+	return spanOf(seconds[len(seconds)/2])
 }

@@ -5,6 +5,8 @@ import (
 	"net/http"
 
 	"tidings/internal/feed"
+
+	"tidings/internal/locale"
 )
 
 // offerSubscription shows the page that asks whether to subscribe to an address. If the address says what counts on a
@@ -26,7 +28,7 @@ func (s *Server) offerSubscription(w http.ResponseWriter, r *http.Request, addre
 			offered.Warning = oneLine(warning.Error())
 		}
 	}
-	return s.writePage(w, r, http.StatusOK, "add.html", "Subscription", offered)
+	return s.writePage(w, r, http.StatusOK, "add.html", locale.Say("Subscription"), offered)
 }
 
 // saysWhatCounts reports whether an address says what counts on a page.

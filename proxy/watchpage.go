@@ -9,6 +9,8 @@ import (
 
 	"tidings/cobra/query"
 	"tidings/internal/plot"
+
+	"tidings/internal/locale"
 )
 
 const (
@@ -51,7 +53,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 	preview.Built = built
 	if q.Has("part") { // the script asks only for the preview
 		var b bytes.Buffer
-		if err := s.pages.templates.ExecuteTemplate(&b, "preview", page{Now: s.config.Now(), Data: preview}); err != nil {
+		if err := s.pages.templates[s.language(r)].ExecuteTemplate(&b, "preview", page{Now: s.config.Now(), Data: preview}); err != nil {
 			return err
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -75,7 +77,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 	}
-	return s.writePage(w, r, http.StatusOK, "watch.html", "Keywords", p)
+	return s.writePage(w, r, http.StatusOK, "watch.html", locale.Say("Keywords"), p)
 }
 
 // preview tries a query. If the query is invalid, the page shows the error.

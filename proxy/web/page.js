@@ -4,6 +4,7 @@
 (() => {
   const byID = id => document.getElementById(id);
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+  const texts = JSON.parse(document.body.dataset.texts);
   const tell = text => { byID("told").textContent = text; };
 
   // Icons of sites that have none leave no gap.
@@ -19,7 +20,7 @@
     const address = e.dataset.copy || e.href;
     const label = e.firstChild;
     if (e.href) {
-      label.textContent = "Copy address";
+      label.textContent = texts.Copy;
       e.setAttribute("role", "button");
       e.addEventListener("keydown", event => {
         if (event.key === " ") { // it presses buttons, and not links
@@ -37,11 +38,11 @@
       const before = label.textContent;
       try {
         await navigator.clipboard.writeText(address);
-        label.textContent = "Copied";
-        tell("The address was copied.");
+        label.textContent = texts.Copied;
+        tell(texts.CopiedLong);
       } catch {
-        label.textContent = "Not copied";
-        tell("The browser does not allow copying.");
+        label.textContent = texts.NotCopied;
+        tell(texts.NoCopying);
       }
       setTimeout(() => { label.textContent = before; }, 2000);
     });
@@ -132,17 +133,17 @@
     actions[event.key]();
   });
 
-  // Times in words. The words are those of FormatSpan of the node.
-  const span = seconds => {
-    const s = Math.floor(seconds);
-    return s < 120 ? s + " s" : s < 7200 ? Math.floor(s / 60) + " min" : s < 172800 ? Math.floor(s / 3600) + " h" : Math.floor(s / 86400) + " days";
+  // Times in words.
+  const span = (seconds, kind) => {
+    const unit = texts.Units.find(u => seconds < u.below);
+    return unit[kind].replace("%d", Math.floor(seconds / unit.is));
   };
   const words = e => {
     const seconds = (Date.now() - Date.parse(e.dateTime)) / 1000;
     if ("for" in e.dataset) {
-      return seconds < 1 ? "just now" : "for " + span(seconds);
+      return seconds < 1 ? texts.JustNow : span(seconds, "for");
     }
-    return Math.abs(seconds) < 1 ? "now" : seconds < 0 ? "in " + span(-seconds) : span(seconds) + " ago";
+    return Math.abs(seconds) < 1 ? texts.Now : seconds < 0 ? span(-seconds, "in") : span(seconds, "ago");
   };
   const tick = () => all("time[datetime]").forEach(e => {
     const text = words(e);
