@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 	"text/template/parse"
+	"unicode"
 
 	"golang.org/x/net/html"
 )
@@ -35,6 +36,7 @@ func TestEveryTextIsTranslated(t *testing.T) {
 		texts := read(l.Tag)
 		if *update {
 			rewrite(t, l, texts, used)
+			continue
 		}
 		for _, key := range slices.Sorted(maps.Keys(used)) {
 			if texts[key]["other"] == "" && l != Languages[0] {
@@ -169,13 +171,20 @@ func collectGo(t *testing.T, path string, used map[string]bool) error {
 			return true
 		}
 		if text, ok := literal(call.Args[at]); ok {
-			used[text] = true
+			use(text, used)
 		} else if name == "Key" {
 			t.Errorf("%s: the argument of Key is no literal", files.Position(call.Pos()))
 		}
 		return true
 	})
 	return nil
+}
+
+// use notes that a text is used, unless it has no words.
+func use(text string, used map[string]bool) {
+	if strings.ContainsFunc(verb.ReplaceAllString(text, ""), unicode.IsLetter) {
+		used[text] = true
+	}
 }
 
 // literal returns the value of a string that the source has as it is, or as a sum of strings.
@@ -242,7 +251,7 @@ func inspect(n parse.Node, used map[string]bool) {
 	case *parse.CommandNode:
 		if f, ok := n.Args[0].(*parse.IdentifierNode); ok && len(n.Args) > 1 && (f.Ident == "t" || f.Ident == "th") {
 			if text, ok := n.Args[1].(*parse.StringNode); ok {
-				used[text.Text] = true
+				use(text.Text, used)
 			}
 		}
 		for _, a := range n.Args {
