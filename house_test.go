@@ -33,7 +33,7 @@ var storeys = []struct {
 	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums overlay/relay cobra/index"},
 	{1, "overlay difference cobra/query corona/websub"},
 	{0, "honeycomb cobra/provision internal/wire internal/feed difference/page internal/script cobra/words"},
-	{cellar, "internal/env internal/charset internal/slab internal/check internal/selection internal/markup internal/plot"},
+	{cellar, "internal/env internal/charset internal/slab internal/check internal/selection internal/markup internal/plot internal/locale"},
 }
 
 const (
