@@ -181,9 +181,12 @@ func TestHealthHistory(t *testing.T) {
 		{At: b.clock.Add(-time.Hour), Kind: "recovered", Text: "it can be read again", Since: OptionalTime(b.clock.Add(-72 * time.Hour))},
 		{At: b.clock.Add(-48 * time.Hour), Kind: "failing", Text: "the web server answered <500>"},
 		{At: b.clock.Add(-50 * time.Hour), Kind: "gone", Text: "410 Gone"},
+		{At: b.clock.Add(-50 * time.Hour), Kind: "moved", Text: movedWords + "https://h.example/new"},
+		{At: b.clock.Add(-50 * time.Hour), Kind: "key", Text: "the old key named the new one"},
 	}
 	wants(t, b.showOf(rssURL), []string{
 		"60 min ago</time>: It can be read again. The failure began <time", "3 days ago", `It had failed for a day: <span lang="en">The web server answered &lt;500&gt;.</span>`, `It is gone: <span lang="en">410 Gone.</span>`,
+		"Its web server says that it is now at https://h.example/new<", `<span lang="en">The old key named the new one.</span>`,
 	}, []string{"Nothing to report"})
 }
 
@@ -282,4 +285,21 @@ func TestAChannelsPageIsShort(t *testing.T) {
 	if len(page) > 100_000 || strings.Count(page, "<article>") != maxPageItems || strings.Count(page, "no room for the text") != maxPageItems-3 {
 		t.Errorf("%d bytes, %d items, %d of them without text", len(page), strings.Count(page, "<article>"), strings.Count(page, "no room for the text"))
 	}
+}
+
+// The page of a channel is in the language of its reader, and what nodes and web servers report is marked as English.
+func TestAChannelsPageInGerman(t *testing.T) {
+	b := newTestServer(t)
+	b.node.Subscribe(t.Context(), rssURL, false)
+	german := func(c Channel) string {
+		b.node.channels[rssURL] = c
+		return body(t, b.ask("GET", "/show?url="+url.QueryEscape(rssURL), "Cookie", languageCookie+"=de"))
+	}
+	next := OptionalTime(b.clock.Add(time.Hour))
+	wants(t, german(Channel{State: StateOK, Pollers: 3, Waiting: 1, Why: "the feed's ttl", NextPoll: next}), []string{
+		"1 Eintrag wartet auf Zeugen", "3 Knoten fragen ab", "</time>, ttl des Feeds<", ">Neueste Einträge<",
+	}, nil)
+	wants(t, german(Channel{State: StateOK, Why: "no rule <here>", NextPoll: next}), []string{`</time>, <span lang="en">no rule &lt;here&gt;</span>`}, nil)
+	wants(t, german(Channel{State: "missing", Error: "does not exist, or may not be read (404)"}), []string{`<p class="error">Den Feed gibt es nicht, oder er darf nicht gelesen werden (404).</p>`}, nil)
+	wants(t, german(Channel{State: "failing", Error: "the web server answered 500", Do: "wait"}), []string{`<p class="error" lang="en">The web server answered 500.</p>`}, nil)
 }
