@@ -7,6 +7,8 @@ import (
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
+
+	"tidings/internal/locale"
 )
 
 // A hunk is a part of a page that has changed: the line before it, and its lines before and after the change. The lines are
@@ -77,7 +79,7 @@ func inner(n *html.Node) template.HTML {
 
 // replaceImages puts links in the places of images, with what is to be read in place of them. A page that loaded them would
 // tell their servers who reads.
-func replaceImages(root *html.Node) {
+func replaceImages(l *locale.Language, root *html.Node) {
 	var images []*html.Node
 	for n := range root.Descendants() {
 		if n.DataAtom == atom.Img {
@@ -85,16 +87,18 @@ func replaceImages(root *html.Node) {
 		}
 	}
 	for _, n := range images {
-		text, source := "", ""
+		text, source := l.Say("Image"), ""
 		for _, a := range n.Attr {
 			switch a.Key {
 			case "alt":
-				text = strings.TrimSpace(a.Val)
+				if alt := strings.TrimSpace(a.Val); alt != "" {
+					text = l.Say("Image: %s", alt)
+				}
 			case "src":
 				source = a.Val
 			}
 		}
-		label := &html.Node{Type: html.TextNode, Data: strings.TrimSuffix("Image: "+text, ": ")}
+		label := &html.Node{Type: html.TextNode, Data: text}
 		linked := false
 		for p := range n.Ancestors() {
 			linked = linked || p.DataAtom == atom.A

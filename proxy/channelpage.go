@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"tidings/internal/feed"
-
 	"tidings/internal/locale"
 )
 
@@ -93,9 +92,9 @@ func (p *showPage) read(r *http.Request, s *Server) {
 	entries := window.Document.Entries
 	shown := entries[:min(maxPageItems, len(entries))]
 	p.More = len(entries) - len(shown)
-	room := maxPageText
+	room, l := maxPageText, s.language(r)
 	for i, e := range shown {
-		v := s.pages.showItem(e, cmp.Or(window.Document.Base, p.Channel.URL))
+		v := s.pages.showItem(l, e, cmp.Or(window.Document.Base, p.Channel.URL))
 		if n := len(v.Content); n <= room {
 			room -= n
 		} else {
@@ -109,7 +108,7 @@ func (p *showPage) read(r *http.Request, s *Server) {
 }
 
 // Facts returns facts about the polling, without the rank of this node: the table has the turns of all.
-func (p *showPage) Facts() []string {
+func (p *showPage) Facts() []locale.Text {
 	c := p.Channel.Channel
 	c.Rank, c.PhaseS = nil, nil
 	return c.PollingFacts()
@@ -120,7 +119,7 @@ func (p *showPage) isShown(message string) bool {
 	return p.Channel.Error != "" && strings.Contains(message, p.Channel.Error)
 }
 
-func (p *pages) showItem(e feed.Entry, base string) itemView {
+func (p *pages) showItem(l *locale.Language, e feed.Entry, base string) itemView {
 	m, _ := e.Item.Meaning(base) // an unreadable item is shown without its content
 	at := m.Published
 	for _, other := range []time.Time{m.Updated, e.Arrived} {
@@ -129,68 +128,86 @@ func (p *pages) showItem(e feed.Entry, base string) itemView {
 		}
 	}
 	return itemView{
-		Title: cmp.Or(feed.PlainTitle(m.Title), "(untitled)"), Link: p.sanitiser.link(m.Link), Author: m.Author(),
-		At: OptionalTime(at), Content: p.sanitiser.html(cmp.Or(m.Content, m.Summary)), Provenance: e.Provenance,
+		Title: cmp.Or(feed.PlainTitle(m.Title), l.Say("(untitled)")), Link: p.sanitiser.link(m.Link), Author: m.Author(),
+		At: OptionalTime(at), Content: p.sanitiser.html(l, cmp.Or(m.Content, m.Summary)), Provenance: e.Provenance,
 		Withdrawn: e.Withdrawn,
 	}
 }
 
 // trust says in plain words why the items of a channel can be believed.
 type trust struct {
-	Words  []string
+	Words  []locale.Text
 	Key    string // fingerprint of the publisher's key
 	Since  *time.Time
 	Former []FormerKey
 }
 
 func trustOf(c *Channel) (t trust) {
+	say := func(text locale.Text) { t.Words = append(t.Words, text) }
 	switch {
 	case c.Private:
-		t.Words = append(t.Words, "Only this node reads this feed, so every item is what the web server sent to this node.")
+		say(locale.Say("Only this node reads this feed, so every item is what the web server sent to this node."))
 	case c.Provenance == ProvenancePublisher:
-		t.Words = append(t.Words, "The publisher signs the items, and this node checks every signature. No other node can change an item or invent one.")
+		say(locale.Say("The publisher signs the items, and this node checks every signature. No other node can change an item or invent one."))
 	case c.Provenance == ProvenanceWitnessed:
-		t.Words = append(t.Words, "Most of the items were read on the web server by several nodes, each by itself, and these nodes agree on them.")
+		say(locale.Say("Most of the items were read on the web server by several nodes, each by itself, and these nodes agree on them."))
 	case c.Items > 0:
-		t.Words = append(t.Words, "One node read most of the items on the web server and passed them on. No other node has confirmed them yet, and no publisher has signed them.")
+		say(locale.Say("One node read most of the items on the web server and passed them on. No other node has confirmed them yet, and no publisher has signed them."))
 	}
 	switch c.MinProvenance {
 	case ProvenancePublisher:
-		t.Words = append(t.Words, "You see only items that the publisher has signed.")
+		say(locale.Say("You see only items that the publisher has signed."))
 	case ProvenanceWitnessed:
-		t.Words = append(t.Words, "You see an item when several nodes have read it on the web server.")
+		say(locale.Say("You see an item when several nodes have read it on the web server."))
 	}
 	if t.Key = c.Publisher; t.Key == "" && !c.Private {
-		t.Words = append(t.Words, "The feed names no key of its publisher. Publishers can sign what they publish with tidings publish.")
+		say(locale.Say("The feed names no key of its publisher. Publishers can sign what they publish with tidings publish."))
 	}
 	t.Since, t.Former = c.PublisherSince, c.FormerKeys
 	return t
 }
 
 // provenanceWords says of one item why it can be believed, in a few words.
-func provenanceWords(provenance string) string {
+func provenanceWords(provenance string) locale.Text {
 	seen, ok := strings.CutPrefix(provenance, ProvenanceWitnessed+" ")
 	n, of, counted := strings.Cut(seen, "/")
 	switch {
 	case ok && counted:
-		return "seen by " + n + " of " + of + " nodes"
+		return locale.Say("seen by %s of %s nodes", n, of)
 	case provenance == ProvenancePublisher:
-		return "signed by the publisher"
+		return locale.Say("signed by the publisher")
 	case provenance == "single":
-		return "seen by one node"
+		return locale.Say("seen by one node")
+	case provenance == ProvenanceWitnessed:
+		return locale.Say("witnessed")
+	case provenance == "contested":
+		return locale.Say("contested")
+	case provenance == "varies":
+		return locale.Say("varies")
+	case provenance == "unconfirmed":
+		return locale.Say("unconfirmed")
 	}
-	return provenanceName(provenance)
+	return locale.Text{provenance}
 }
 
-// healthWords says in a sentence what has happened to a feed.
-func healthWords(h HealthChange) string {
-	switch h.Kind {
-	case "failing":
-		return "It had failed for a day: " + sentence(h.Text)
-	case "gone":
-		return "It is gone: " + sentence(h.Text)
+// movedWords begins the report of a feed that has moved. Its new address follows.
+const movedWords = "its web server says that it is now at "
+
+// healthWords says in a sentence what has happened to a feed. What web servers and other nodes have reported is in English.
+func healthWords(l *locale.Language, h HealthChange) template.HTML {
+	report := sentence(h.Text)
+	address, hasMoved := strings.CutPrefix(h.Text, movedWords)
+	switch {
+	case h.Kind == "failing":
+		return l.HTML("It had failed for a day: <span lang=\"en\">%s</span>", report)
+	case h.Kind == "gone":
+		return l.HTML("It is gone: <span lang=\"en\">%s</span>", report)
+	case h.Kind == "recovered":
+		return l.HTML("It can be read again.")
+	case hasMoved:
+		return l.HTML("Its web server says that it is now at %s", address)
 	}
-	return sentence(h.Text)
+	return template.HTML(`<span lang="en">` + template.HTMLEscapeString(report) + "</span>")
 }
 
 // A countsView says which parts of a page count.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidings/internal/locale"
 )
 
 // showOf returns the page of a channel.
@@ -46,8 +48,8 @@ func TestAChannelsPlots(t *testing.T) {
 	short, long := 90*time.Second, 3*time.Hour
 	news.found = []NewItem{{b.clock, &short, true}, {b.clock.Add(-time.Hour), nil, false}, {b.clock.Add(-49 * time.Hour), &long, false}, {b.clock.Add(-8 * 24 * time.Hour), &long, false}}
 	wants(t, b.showOf(rssURL), []string{
-		"3 new items in the last 7 days.", "20 Nov: 2", "19 Nov: 0", "18 Nov: 1", "Half of 2 items with a date were here within 3 h after that date, and the latest after 3 h.", "20 Nov 12:00: 90 s",
-	}, []string{"12 Nov"})
+		"3 new items in the last 7 days.", "2026-11-20: 2", "2026-11-19: 0", "2026-11-18: 1", "Half of 2 items with a date were here within 3 h after that date, and the latest after 3 h.", "2026-11-20 12:00: 90 s",
+	}, []string{"11-12"})
 	news.found = news.found[1:2]
 	wants(t, b.showOf(rssURL), []string{"1 new item in the last 7 days.", "The items have no dates"}, []string{"Half of"})
 }
@@ -163,7 +165,7 @@ func TestTrustInWords(t *testing.T) {
 		wants(t, b.showOf(rssURL), c.want, []string{"level"})
 	}
 	for provenance, want := range map[string]string{"single": "seen by one node", "witnessed 3/5": "seen by 3 of 5 nodes", "publisher": "signed by the publisher", "witnessed": "witnessed", "varies": "varies"} {
-		if got := provenanceWords(provenance); got != want {
+		if got := provenanceWords(provenance).String(); got != want {
 			t.Errorf("%s: %s, want %s", provenance, got, want)
 		}
 	}
@@ -179,9 +181,12 @@ func TestHealthHistory(t *testing.T) {
 		{At: b.clock.Add(-time.Hour), Kind: "recovered", Text: "it can be read again", Since: OptionalTime(b.clock.Add(-72 * time.Hour))},
 		{At: b.clock.Add(-48 * time.Hour), Kind: "failing", Text: "the web server answered <500>"},
 		{At: b.clock.Add(-50 * time.Hour), Kind: "gone", Text: "410 Gone"},
+		{At: b.clock.Add(-50 * time.Hour), Kind: "moved", Text: movedWords + "https://h.example/new"},
+		{At: b.clock.Add(-50 * time.Hour), Kind: "key", Text: "the old key named the new one"},
 	}
 	wants(t, b.showOf(rssURL), []string{
-		"60 min ago</time>: It can be read again. The failure began <time", "3 days ago", "It had failed for a day: The web server answered &lt;500&gt;.", "It is gone: 410 Gone.",
+		"60 min ago</time>: It can be read again. The failure began <time", "3 days ago", `It had failed for a day: <span lang="en">The web server answered &lt;500&gt;.</span>`, `It is gone: <span lang="en">410 Gone.</span>`,
+		"Its web server says that it is now at https://h.example/new<", `<span lang="en">The old key named the new one.</span>`,
 	}, []string{"Nothing to report"})
 }
 
@@ -221,7 +226,7 @@ func FuzzChangesDoNotAct(f *testing.F) {
 	}
 	c := newSanitiser()
 	f.Fuzz(func(t *testing.T, in string) {
-		for _, h := range changesOf(c.html(in)) {
+		for _, h := range changesOf(c.html(locale.Languages[0], in)) {
 			for _, part := range slices.Concat(h.Context, h.Before, h.After) {
 				for _, found := range activeParts(t, "<main><article><p>"+string(part)+"</p></article></main>") {
 					t.Errorf("%q became %s: %s", in, found, part)
@@ -280,4 +285,21 @@ func TestAChannelsPageIsShort(t *testing.T) {
 	if len(page) > 100_000 || strings.Count(page, "<article>") != maxPageItems || strings.Count(page, "no room for the text") != maxPageItems-3 {
 		t.Errorf("%d bytes, %d items, %d of them without text", len(page), strings.Count(page, "<article>"), strings.Count(page, "no room for the text"))
 	}
+}
+
+// The page of a channel is in the language of its reader, and what nodes and web servers report is marked as English.
+func TestAChannelsPageInGerman(t *testing.T) {
+	b := newTestServer(t)
+	b.node.Subscribe(t.Context(), rssURL, false)
+	german := func(c Channel) string {
+		b.node.channels[rssURL] = c
+		return body(t, b.ask("GET", "/show?url="+url.QueryEscape(rssURL), "Cookie", languageCookie+"=de"))
+	}
+	next := OptionalTime(b.clock.Add(time.Hour))
+	wants(t, german(Channel{State: StateOK, Pollers: 3, Waiting: 1, Why: "the feed's ttl", NextPoll: next}), []string{
+		"1 Eintrag wartet auf Zeugen", "3 Knoten fragen ab", "</time>, ttl des Feeds<", ">Neueste Einträge<",
+	}, nil)
+	wants(t, german(Channel{State: StateOK, Why: "no rule <here>", NextPoll: next}), []string{`</time>, <span lang="en">no rule &lt;here&gt;</span>`}, nil)
+	wants(t, german(Channel{State: "missing", Error: "does not exist, or may not be read (404)"}), []string{`<p class="error">Den Feed gibt es nicht, oder er darf nicht gelesen werden (404).</p>`}, nil)
+	wants(t, german(Channel{State: "failing", Error: "the web server answered 500", Do: "wait"}), []string{`<p class="error" lang="en">The web server answered 500.</p>`}, nil)
 }

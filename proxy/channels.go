@@ -28,9 +28,10 @@ const channelRows = 100
 
 // A column is a column of the table, by which the table can be sorted.
 type column struct {
-	Name, Title string
-	Sorted      string // value of aria-sort; "" if the table is sorted by another column
-	Link        string // sorts by this column, or reverses the order
+	Name   string
+	Title  locale.Text
+	Sorted string // value of aria-sort; "" if the table is sorted by another column
+	Link   string // sorts by this column, or reverses the order
 	// rank gives a channel its place in ascending order. Channels with the same rank are in the order of their texts.
 	rank func(*Channel) uint64
 	text func(*Channel) string // comes before the name of the channel; nil: nothing
@@ -47,14 +48,14 @@ func rankOf(number *float64) uint64 {
 // columns returns the columns of the table in their order.
 func columns() []column {
 	return []column{
-		{Name: "name", Title: "Feed"},
-		{Name: "state", Title: "State", text: func(c *Channel) string { return c.State }},
-		{Name: "readers", Title: "Readers", rank: func(c *Channel) uint64 { return uint64(max(0, c.Subscribers)) }},
-		{Name: "pollers", Title: "Pollers", rank: func(c *Channel) uint64 { return uint64(max(0, c.Pollers)) }},
-		{Name: "level", Title: "Level", rank: func(c *Channel) uint64 { return rankOf(c.Level) }},
-		{Name: "expected", Title: "Expected delay", rank: func(c *Channel) uint64 { return rankOf(c.DetectionExpectedS) }},
-		{Name: "found", Title: "Last delay", rank: func(c *Channel) uint64 { return rankOf(c.DetectionObservedS) }},
-		{Name: "next", Title: "Next poll", rank: func(c *Channel) uint64 { return soonestFirst(c.NextPoll) }},
+		{Name: "name", Title: locale.Say("Feed")},
+		{Name: "state", Title: locale.Say("State"), text: func(c *Channel) string { return c.State }},
+		{Name: "readers", Title: locale.Say("Readers"), rank: func(c *Channel) uint64 { return uint64(max(0, c.Subscribers)) }},
+		{Name: "pollers", Title: locale.Say("Pollers"), rank: func(c *Channel) uint64 { return uint64(max(0, c.Pollers)) }},
+		{Name: "level", Title: locale.Say("Level"), rank: func(c *Channel) uint64 { return rankOf(c.Level) }},
+		{Name: "expected", Title: locale.Say("Expected delay"), rank: func(c *Channel) uint64 { return rankOf(c.DetectionExpectedS) }},
+		{Name: "found", Title: locale.Say("Last delay"), rank: func(c *Channel) uint64 { return rankOf(c.DetectionObservedS) }},
+		{Name: "next", Title: locale.Say("Next poll"), rank: func(c *Channel) uint64 { return soonestFirst(c.NextPoll) }},
 	}
 }
 
@@ -68,6 +69,22 @@ func (c *column) key(of *Channel, index int) sortKey {
 		key.rank, key.text = 0, c.text(of)+"\x00"+key.text
 	}
 	return key
+}
+
+// AtMost returns the limit of the number of pollers. It is empty if there is none or it is not known.
+func (c channelView) AtMost() locale.Text {
+	if c.Budget == nil {
+		return nil
+	}
+	return locale.Say("(at most %d)", *c.Budget)
+}
+
+// LevelText returns the polling level. It is empty if the level is not known.
+func (c channelView) LevelText() locale.Text {
+	if c.Level == nil {
+		return nil
+	}
+	return locale.Say("%v", *c.Level)
 }
 
 func (s *Server) channels(w http.ResponseWriter, r *http.Request) error {

@@ -1,13 +1,13 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
 	"tidings/internal/feed"
+	"tidings/internal/locale"
 )
 
 // An Inspection says what was found at an address before subscribing to it.
@@ -50,33 +50,39 @@ const inspectTime = 10 * time.Second
 
 // A choiceError says that an address is not what the user takes it for, and what else can be subscribed to.
 type choiceError struct {
-	message string
+	message locale.Text
 	choices []Choice // the page itself comes last, if it can be followed
 }
 
-func (e *choiceError) Error() string { return e.message }
+func (e *choiceError) Error() string { return e.message.String() }
 
 // notFeedError returns the error for a page that was taken for a feed and does not have exactly one feed. advertised
 // is the number of feeds that it advertises, and found.Feeds those of them that may exist.
 func notFeedError(address string, found Inspection, advertised int) *choiceError {
 	feeds, e := len(found.Feeds), &choiceError{choices: found.Feeds}
-	why := cmp.Or(found.NotFeedReason, ErrNotFeed.Error())
+	why := locale.Text{found.NotFeedReason} // in English, except for the most frequent ones
+	switch found.NotFeedReason {
+	case "":
+		why = locale.Say("not a feed")
+	case "a web page, not a feed":
+		why = locale.Say("a web page, not a feed")
+	}
 	if found.Page {
 		e.choices = append(e.choices, Choice{URL: feed.PageChannel(address), Kind: KindPage})
 	}
 	switch {
 	case feeds == 1:
-		e.message = why + "; the feed that it advertises has comments"
+		e.message = locale.Say("%s; the feed that it advertises has comments", why)
 	case feeds == 0 && advertised > 0 && !found.Page:
-		e.message = why + ", and the feed that it advertises is none"
+		e.message = locale.Say("%s, and the feed that it advertises is none", why)
 	case feeds == 0 && advertised > 0:
-		e.message = why + ", and the feed that it advertises is none; you can follow the page itself"
+		e.message = locale.Say("%s, and the feed that it advertises is none; you can follow the page itself", why)
 	case feeds == 0:
-		e.message = why + ", and it advertises none; you can follow the page itself"
+		e.message = locale.Say("%s, and it advertises none; you can follow the page itself", why)
 	case !found.Page:
-		e.message = fmt.Sprintf("%s, but it advertises %d feeds", why, feeds)
+		e.message = locale.Say("%s, but it advertises %d feeds", why, feeds)
 	default:
-		e.message = fmt.Sprintf("a web page that advertises %d feeds; choose one of them, or follow the page itself", feeds)
+		e.message = locale.Say("a web page that advertises %d feeds; choose one of them, or follow the page itself", feeds)
 	}
 	return e
 }
@@ -85,11 +91,11 @@ func notFeedError(address string, found Inspection, advertised int) *choiceError
 func notPageError(document string, found Inspection) *choiceError {
 	switch feeds := len(found.Feeds); {
 	case found.Feed:
-		return &choiceError{"a feed, not a page", []Choice{{URL: document, Kind: KindFeed}}}
+		return &choiceError{locale.Say("a feed, not a page"), []Choice{{URL: document, Kind: KindFeed}}}
 	case feeds == 1:
-		return &choiceError{"a page without text, but it advertises a feed", found.Feeds}
+		return &choiceError{locale.Say("a page without text, but it advertises a feed"), found.Feeds}
 	default:
-		return &choiceError{fmt.Sprintf("a page without text, but it advertises %d feeds", feeds), found.Feeds}
+		return &choiceError{locale.Say("a page without text, but it advertises %d feeds", feeds), found.Feeds}
 	}
 }
 

@@ -138,30 +138,21 @@ func Plural[T int | int64 | uint64 | uint32](n T, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// provenanceName returns the word by which pages show an item's provenance. "single" alone would not say that the
-// item is vouched for by a single node.
-func provenanceName(provenance string) string {
-	if provenance == "single" {
-		return "one node"
-	}
-	return provenance
-}
-
-// provenanceNote explains a provenance in one sentence, or returns "" if the word is clear.
-func provenanceNote(provenance string) string {
+// provenanceNote explains a provenance in one sentence. It is empty if the word is clear.
+func provenanceNote(provenance string) locale.Text {
 	switch {
 	case provenance == "single":
-		return "One node found this on the web server, and no other node and no signature confirms it"
+		return locale.Say("One node found this on the web server, and no other node and no signature confirms it")
 	case strings.HasPrefix(provenance, ProvenanceWitnessed):
-		return "That many of the nodes that keep this feed found this on the web server themselves"
+		return locale.Say("That many of the nodes that keep this feed found this on the web server themselves")
 	case provenance == "contested":
-		return "Most of the nodes that keep this feed looked for this on the web server and did not find it"
+		return locale.Say("Most of the nodes that keep this feed looked for this on the web server and did not find it")
 	case provenance == "varies":
-		return "The web server shows each node something else here"
+		return locale.Say("The web server shows each node something else here")
 	case provenance == "unconfirmed":
-		return "The network says that this key belongs to the feed, and this node has not seen the key on the web server"
+		return locale.Say("The network says that this key belongs to the feed, and this node has not seen the key on the web server")
 	}
-	return ""
+	return nil
 }
 
 // rowID returns the id of a subscription's row on pages, by which live updates find it.

@@ -40,6 +40,7 @@ var stateTexts = map[string]string{
 	"trouble": locale.Key("trouble"), "joining": locale.Key("joining"), "unreachable": locale.Key("unreachable"), "missing": locale.Key("missing"),
 	"gone": locale.Key("gone"), "limited": locale.Key("limited"), "failing": locale.Key("failing"), "not a feed": locale.Key("not a feed"),
 	"broken": locale.Key("broken"), "too large": locale.Key("too large"), "idle": locale.Key("idle"),
+	"key changed": locale.Key("key changed"), "incomplete": locale.Key("incomplete"), "publisher silent": locale.Key("publisher silent"), "problem": locale.Key("problem"),
 }
 
 // stateText returns a state as pages show it.

@@ -101,9 +101,10 @@ func (p *pages) functions(l *locale.Language) template.FuncMap {
 		"languages": func() []*locale.Language { return locale.Languages },
 		"iso":       iso, "isoOf": func(t time.Time) string { return iso(&t) }, "host": hostOf, "rowID": rowID, "sentence": sentence,
 		"asset": p.address, "siteIcon": p.siteIconOf, "plot": svg, "qr": qrCode, "isLocal": isLocalAddress,
-		"stateText": stateText, "provenanceName": provenanceName, "provenanceNote": provenanceNote, "provenanceWords": provenanceWords, "healthWords": healthWords,
-		"choose": func(options []option, chosen string) choice { return choice{options, chosen} },
-		"part":   func(now time.Time, is any) page { return page{Now: now, Data: is} },
+		"stateText": stateText, "provenanceNote": provenanceNote, "provenanceWords": provenanceWords,
+		"healthWords": func(h HealthChange) template.HTML { return healthWords(l, h) },
+		"choose":      func(options []option, chosen string) choice { return choice{options, chosen} },
+		"part":        func(now time.Time, is any) page { return page{Now: now, Data: is} },
 	}
 }
 
@@ -205,24 +206,22 @@ func (c channelView) Name() string { return titleOrAddress(c.Title, c.URL) }
 // New reports whether the channel was not polled yet.
 func (c channelView) New() bool { return c.State == StateNew }
 
-// Problem describes the channel's problem in a sentence, or returns "" if there is none.
-func (c channelView) Problem() string {
-	message := c.Error
-	_, isPage := feed.DocumentURL(c.URL)
-	subject := "The feed "
-	if isPage {
-		subject = "The page "
+// Problem describes the channel's problem in a sentence, if the node reports the problem without a subject. It is empty
+// for other problems, whose reports are sentences themselves.
+func (c channelView) Problem() locale.Text {
+	gone, isGone := strings.CutPrefix(c.Error, "gone for good ")
+	missing, isMissing := strings.CutPrefix(c.Error, "does not exist, or may not be read ")
+	switch _, isPage := feed.DocumentURL(c.URL); {
+	case isGone && isPage:
+		return locale.Say("The page is gone for good %s.", gone)
+	case isGone:
+		return locale.Say("The feed is gone for good %s.", gone)
+	case isMissing && isPage:
+		return locale.Say("The page does not exist, or may not be read %s.", missing)
+	case isMissing:
+		return locale.Say("The feed does not exist, or may not be read %s.", missing)
 	}
-	switch {
-	case message == "":
-		return ""
-	case strings.HasPrefix(message, "gone "):
-		return sentence(subject + "is " + message)
-	case strings.HasPrefix(message, "does not "):
-		return sentence(subject + message)
-	default:
-		return sentence(message)
-	}
+	return nil
 }
 
 func (s *Server) add(w http.ResponseWriter, r *http.Request) error {
@@ -277,9 +276,9 @@ func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
 	done, err := s.subscribe(r.Context(), address, false) // the next page shows the state
 	if p, ok := errors.AsType[*choiceError](err); ok {
 		return s.writePage(w, r, http.StatusMultipleChoices, "choose.html", locale.Say("Choice of feeds"), struct {
-			Text    string
+			Text    locale.Text
 			Choices []Choice
-		}{p.Error(), p.choices})
+		}{p.message, p.choices})
 	}
 	if err != nil {
 		return err

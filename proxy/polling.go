@@ -1,9 +1,7 @@
 package proxy
 
 import (
-	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"tidings/internal/locale"
@@ -11,48 +9,45 @@ import (
 
 // PollingFacts describes for people how a channel is polled: by how many nodes, when by this one, how many keep its
 // log, and how soon new items are found. Unknown facts are left out.
-func (c Channel) PollingFacts() (facts []string) {
-	add := func(format string, a ...any) { facts = append(facts, fmt.Sprintf(format, a...)) }
+func (c Channel) PollingFacts() (facts []locale.Text) {
+	add := func(text locale.Text) { facts = append(facts, text) }
 	alone := c.Polls && c.Pollers == 1
 	if c.Rank != nil && c.Pollers > 0 && *c.Rank >= c.Pollers { // of an order that is being replaced
 		c.Rank, c.PhaseS = nil, nil
 	}
 	if c.PushedBy != "" {
-		add("pushed by %s", c.PushedBy)
+		add(locale.Say("pushed by %s", c.PushedBy))
 	}
-	if c.Pollers > 0 && !alone {
-		budget := ""
-		if c.Budget != nil {
-			budget = fmt.Sprintf(" (at most %d)", *c.Budget)
-		}
-		add("%s%s", Plural(c.Pollers, "node polls it", "nodes poll it"), budget)
+	switch {
+	case c.Pollers == 0 || alone:
+	case c.Budget != nil:
+		add(locale.Say("%d nodes poll it (at most %d)", c.Pollers, *c.Budget))
+	default:
+		add(locale.Say("%d nodes poll it", c.Pollers))
 	}
-	if alone {
-		add("only this node polls it")
-	} else if c.Polls {
-		own, behind := "this node polls it", " into each interval"
-		if c.Rank != nil {
-			own, behind = fmt.Sprintf("this node is number %d of them", *c.Rank+1), " after the first"
-		}
-		if c.PhaseS != nil && (c.Rank == nil || *c.Rank > 0) {
-			own += ", " + formatSeconds(*c.PhaseS) + behind
-		}
-		add("%s", own)
+	switch {
+	case alone:
+		add(locale.Say("only this node polls it"))
+	case !c.Polls:
+	case c.Rank == nil && c.PhaseS == nil:
+		add(locale.Say("this node polls it"))
+	case c.Rank == nil:
+		add(locale.Say("this node polls it, %s into each interval", spanOf(*c.PhaseS)))
+	case c.PhaseS == nil || *c.Rank == 0:
+		add(locale.Say("this node is number %d of them", *c.Rank+1))
+	default:
+		add(locale.Say("this node is number %d of them, %s after the first", *c.Rank+1, spanOf(*c.PhaseS)))
 	}
 	if c.Owners > 0 {
-		add("%s", Plural(c.Owners, "node keeps its log", "nodes keep its log"))
+		add(locale.Say("%d nodes keep its log", c.Owners))
 	}
-	var delays []string
-	for _, d := range []struct {
-		seconds *float64
-		kind    string
-	}{{c.DetectionExpectedS, "expected"}, {c.DetectionObservedS, "observed"}} {
-		if d.seconds != nil {
-			delays = append(delays, formatSeconds(*d.seconds)+" "+d.kind)
-		}
-	}
-	if delays != nil {
-		add("average delay of new items: %s", strings.Join(delays, ", "))
+	switch expected, observed := c.DetectionExpectedS, c.DetectionObservedS; {
+	case expected != nil && observed != nil:
+		add(locale.Say("average delay of new items: %s expected, %s observed", spanOf(*expected), spanOf(*observed)))
+	case expected != nil:
+		add(locale.Say("average delay of new items: %s expected", spanOf(*expected)))
+	case observed != nil:
+		add(locale.Say("average delay of new items: %s observed", spanOf(*observed)))
 	}
 	return facts
 }
@@ -77,6 +72,3 @@ func spanOf(seconds float64) locale.Text {
 		return locale.Say("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
 	}
 }
-
-// formatSeconds is spanOf in English.
-func formatSeconds(seconds float64) string { return spanOf(seconds).String() }

@@ -30,7 +30,11 @@ func TestPollingFactsLeaveOutWhatIsUnknown(t *testing.T) {
 		{Channel{DetectionExpectedS: new(900.), DetectionObservedS: new(3600.)}, "average delay of new items: 15 min expected, 60 min observed"},
 		{Channel{DetectionExpectedS: new(math.NaN()), DetectionObservedS: new(math.Inf(1))}, "average delay of new items: an unknown time expected, an unknown time observed"},
 	} {
-		if got := strings.Join(c.of.PollingFacts(), " · "); got != c.want {
+		var facts []string
+		for _, fact := range c.of.PollingFacts() {
+			facts = append(facts, fact.String())
+		}
+		if got := strings.Join(facts, " · "); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}

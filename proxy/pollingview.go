@@ -2,16 +2,14 @@ package proxy
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	"tidings/internal/plot"
-
 	"tidings/internal/locale"
+	"tidings/internal/plot"
 )
 
 const pollPath = "/poll"
@@ -30,6 +28,23 @@ const (
 	// maxDelayDots bounds the dots in the plot of delays, so that the page stays small.
 	maxDelayDots = 200
 )
+
+// rules holds the rules for the time of the next poll that nodes report most often; see corona/interval.go. Pages translate
+// these.
+var rules = []string{
+	locale.Key("the network's polling interval"), locale.Key("the shortest interval for public web servers"), locale.Key("the feed's ttl"),
+	locale.Key("the feed's sy:updatePeriod"), locale.Key("max-age of the web server"), locale.Key("the interval before another node took over"),
+	locale.Key("the longest interval"), locale.Key("the polling interval"), locale.Key("not reachable at the last poll"),
+	locale.Key("gone for good (410): polled ever more rarely"),
+}
+
+// Rule returns the rule that set the time of the next poll. It is empty if pages show the rule as it was reported, in English.
+func (c channelView) Rule() locale.Text {
+	if !slices.Contains(rules, c.Why) {
+		return nil
+	}
+	return locale.Say(c.Why)
+}
 
 // A pollNow says whether a person can have a channel polled.
 type pollNow struct {
@@ -127,10 +142,10 @@ type pollingView struct {
 	DelayWords   string
 	DayWords     string
 	Pollers      []pollerView
-	Ring         bool   // the times of several pollers are known
-	Numbered     bool   // the ring has room for numbers
-	Interval     string // of one poller
-	Unknown      string // why the pollers are not known
+	Ring         bool        // the times of several pollers are known
+	Numbered     bool        // the ring has room for numbers
+	Interval     locale.Text // of one poller
+	Unknown      string      // why the pollers are not known
 }
 
 // A pollerView is a poller on the ring and in the table.
@@ -142,13 +157,14 @@ type pollerView struct {
 }
 
 func (s *Server) polling(r *http.Request, c *Channel, now time.Time) (v pollingView, err error) {
-	v.plot(s.config.News, c.URL, now)
+	l := s.language(r)
+	v.plot(l, s.config.News, c.URL, now)
 	p, err := s.subs.Pollers(r.Context(), c.URL)
 	if err != nil {
 		return v, err
 	}
 	if len(p.Pollers) == 0 && !c.Private && c.Pollers > 0 {
-		v.Unknown = "Other nodes poll this feed, and this node does not. Only nodes that poll a feed know the times of the others."
+		v.Unknown = l.Say("Other nodes poll this feed, and this node does not. Only nodes that poll a feed know the times of the others.")
 	}
 	known := 0
 	slices.SortStableFunc(p.Pollers, func(a, b Poller) int { return cmp.Compare(soonestFirst(a.Next), soonestFirst(b.Next)) })
@@ -163,13 +179,13 @@ func (s *Server) polling(r *http.Request, c *Channel, now time.Time) (v pollingV
 		v.Pollers = append(v.Pollers, view)
 	}
 	if v.Ring, v.Numbered = known > 1, known <= maxRingNumbers; p.Interval > 0 {
-		v.Interval = formatSeconds(p.Interval.Seconds())
+		v.Interval = spanOf(p.Interval.Seconds())
 	}
 	return v, nil
 }
 
 // plot draws what the journal of news knows of the last days.
-func (v *pollingView) plot(news News, url string, now time.Time) {
+func (v *pollingView) plot(l *locale.Language, news News, url string, now time.Time) {
 	year, month, day := now.Date()
 	var days [plotDays + 1]time.Time // where each begins, and the end of today
 	for i := range days {
@@ -188,39 +204,52 @@ func (v *pollingView) plot(news News, url string, now time.Time) {
 		if item.Delay != nil && len(delays.Y) < maxDelayDots {
 			seconds := max(item.Delay.Seconds(), 0.1)
 			delays.X, delays.Y = append(delays.X, float64(item.At.Unix())), append(delays.Y, seconds)
-			delays.Labels = append(delays.Labels, item.At.In(now.Location()).Format("2 Jan 15:04")+": "+formatSeconds(seconds))
+			delays.Labels = append(delays.Labels, item.At.In(now.Location()).Format("2006-01-02 15:04")+": "+l.Text(spanOf(seconds)))
 		}
 	})
 	if total == 0 {
-		v.DayWords = fmt.Sprintf("No new item has come in the last %d days, or since you subscribed.", plotDays)
+		v.DayWords = l.Say("No new item has come in the last %d days, or since you subscribed.", plotDays)
 		return
 	}
-	v.DayWords = fmt.Sprintf("%s in the last %d days.", Plural(total, "new item", "new items"), plotDays)
-	v.Days = dayChart(days[:], counts, v.DayWords)
+	v.DayWords = l.Say("%d new items in the last %d days.", total, plotDays)
+	v.Days = dayChart(l, days[:], counts, v.DayWords)
 	if len(delays.Y) == 0 {
-		v.DelayWords = "The items have no dates, so nobody knows how late they were found."
+		v.DelayWords = l.Say("The items have no dates, so nobody knows how late they were found.")
 		return
 	}
-	v.DelayWords = fmt.Sprintf("Half of %s with a date were here within %s after that date, and the latest after %s.",
-		Plural(len(delays.Y), "item", "items"), middle(slices.Clone(delays.Y)), formatSeconds(slices.Max(delays.Y)))
+	v.DelayWords = l.Say("Half of %d items with a date were here within %s after that date, and the latest after %s.",
+		len(delays.Y), middle(slices.Clone(delays.Y)), spanOf(slices.Max(delays.Y)))
 	delays.Dots = true
 	v.Delays = &plot.Chart{
-		Title: "Time from the date of an item to its arrival here", Text: v.DelayWords, Lines: []plot.Line{delays}, Height: chartHeight, Width: chartWidth,
+		Title: l.Say("Time from the date of an item to its arrival here"), Text: v.DelayWords, Lines: []plot.Line{delays}, Height: chartHeight, Width: chartWidth,
 		X: plot.Axis{Min: float64(days[0].Unix()), Max: float64(days[plotDays].Unix()), Ticks: plot.Times(days[0], days[plotDays])},
-		Y: plot.Axis{Label: "time to arrival", Log: true, Ticks: plot.Seconds},
+		Y: plot.Axis{Label: l.Say("time to arrival"), Log: true, Ticks: spanTicks(l)},
 	}
 }
+
+// spanTicks returns the ticks of a logarithmic axis of spans in seconds, from a tenth of a second to a year.
+func spanTicks(l *locale.Language) []plot.Tick {
+	const day = 86400
+	return []plot.Tick{
+		{At: .1, Label: l.Say("%v s", .1)}, {At: 1, Label: l.Say("%d s", 1)}, {At: 10, Label: l.Say("%d s", 10)},
+		{At: 60, Label: l.Say("%d min", 1)}, {At: 600, Label: l.Say("%d min", 10)}, {At: 3600, Label: l.Say("%d h", 1)}, {At: 6 * 3600, Label: l.Say("%d h", 6)},
+		{At: day, Label: l.Say("%d days", 1)}, {At: 7 * day, Label: l.Say("1 week")}, {At: 30 * day, Label: l.Say("1 month")}, {At: 365 * day, Label: l.Say("1 year")},
+	}
+}
+
+// weekdays holds the short names of the days of a week.
+var weekdays = [...]string{locale.Key("Sun"), locale.Key("Mon"), locale.Key("Tue"), locale.Key("Wed"), locale.Key("Thu"), locale.Key("Fri"), locale.Key("Sat")}
 
 // chartWidth and chartHeight are the size of a chart that has half a row of a wide page.
 const chartWidth, chartHeight = 380, 190
 
 // dayChart draws how many items each day had.
-func dayChart(days []time.Time, counts []float64, words string) *plot.Chart {
-	c := plot.Chart{Title: "New items on each day", Text: words, Width: chartWidth, Height: chartHeight, Y: plot.Axis{Label: "new items"}, BarWidth: 1}
+func dayChart(l *locale.Language, days []time.Time, counts []float64, words string) *plot.Chart {
+	c := plot.Chart{Title: l.Say("New items on each day"), Text: words, Width: chartWidth, Height: chartHeight, Y: plot.Axis{Label: l.Say("new items")}, BarWidth: 1}
 	bars := plot.Bars{Y: counts}
 	for i, n := range counts {
-		c.X.Ticks = append(c.X.Ticks, plot.Tick{At: float64(i) + 0.5, Label: days[i].Format("Mon")})
-		bars.Labels = append(bars.Labels, fmt.Sprintf("%s: %.0f", days[i].Format("2 Jan"), n))
+		c.X.Ticks = append(c.X.Ticks, plot.Tick{At: float64(i) + 0.5, Label: l.Say(weekdays[days[i].Weekday()])})
+		bars.Labels = append(bars.Labels, days[i].Format(time.DateOnly)+": "+l.Say("%d", int(n)))
 	}
 	c.Bars = []plot.Bars{bars}
 	c.Text += " " + strings.Join(bars.Labels, ", ") + "."

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/html/atom"
 
 	"tidings/internal/feed"
+	"tidings/internal/locale"
 )
 
 // A sanitiser makes HTML of strangers safe for the pages. Text markup stays. Scripts, embedded content and styles
@@ -42,13 +43,13 @@ func newSanitiser() sanitiser {
 	return sanitiser{p, bluemonday.StrictPolicy(), bluemonday.UGCPolicy()}
 }
 
-// html sanitises content for a page. The content is first parsed and rendered as browsers do it. The policy works tag by tag,
+// html sanitises content for a page in a language. The content is first parsed and rendered as browsers do it. The policy works tag by tag,
 // so a stray closing tag would otherwise close a part of the page.
-func (c sanitiser) html(content string) template.HTML {
+func (c sanitiser) html(l *locale.Language, content string) template.HTML {
 	if len(content) > maxContent {
 		content = strings.ToValidUTF8(content[:maxContent], "")
 	}
-	return template.HTML(c.apply(c.policy, content, replaceImages))
+	return template.HTML(c.apply(c.policy, content, func(root *html.Node) { replaceImages(l, root) }))
 }
 
 // apply applies a policy to content, after a change of what is parsed.

@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"tidings/internal/feed"
-
 	"tidings/internal/locale"
 )
 

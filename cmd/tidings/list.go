@@ -195,7 +195,10 @@ func pollingFacts(c proxy.Channel, now time.Time) string {
 	if c.NextPoll != nil {
 		facts = append(facts, strings.Join(nonempty("next poll "+until(c.NextPoll, now), c.Why), ": "))
 	}
-	return strings.Join(append(facts, c.PollingFacts()...), " · ")
+	for _, fact := range c.PollingFacts() {
+		facts = append(facts, fact.String())
+	}
+	return strings.Join(facts, " · ")
 }
 
 func title(c proxy.Channel) string {

@@ -180,19 +180,13 @@ func around(ticks []Tick, least, most float64) (below, above float64) {
 	return below, above
 }
 
-// Seconds are the ticks of a logarithmic axis of spans in seconds, from a tenth of a second to a year.
-var Seconds = []Tick{
-	{.1, "0.1 s"}, {1, "1 s"}, {10, "10 s"}, {60, "1 min"}, {600, "10 min"}, {3600, "1 h"}, {6 * 3600, "6 h"}, {86400, "1 day"},
-	{7 * 86400, "1 week"}, {30 * 86400, "1 month"}, {365 * 86400, "1 year"},
-}
-
 // timeSteps are the distances of ticks on an axis of times, and how many of them a chart shows at most.
 var timeSteps = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour}
 
 const maxTimes = 9
 
-// Times returns the ticks of an axis of times, in seconds of Unix time: hours in the zone of from within two days, days
-// beyond.
+// Times returns the ticks of an axis of times, in seconds of Unix time: hours in the zone of from within two days, months and
+// days beyond.
 func Times(from, to time.Time) (of []Tick) {
 	for _, step := range timeSteps {
 		if to.Sub(from) > maxTimes*step {
@@ -212,6 +206,6 @@ func Times(from, to time.Time) (of []Tick) {
 		if t.After(to) {
 			return of
 		}
-		of = append(of, Tick{float64(t.Unix()), t.Format("2 Jan")})
+		of = append(of, Tick{float64(t.Unix()), t.Format("01-02")})
 	}
 }
