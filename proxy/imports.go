@@ -70,7 +70,7 @@ type reason struct {
 
 // reasonOf returns an error as a page shows it.
 func reasonOf(err error) *reason {
-	if refused, ok := err.(requestError); ok {
+	if refused, ok := err.(requestError); ok && refused.message[0] != "%v" { // which passes another error on
 		return &reason{Text: refused.message}
 	}
 	return &reason{locale.Text{oneLine(err.Error())}, true}
