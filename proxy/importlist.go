@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tidings/internal/feed"
+	"tidings/internal/locale"
 )
 
 // ImportResult is the result of importing a list.
@@ -58,7 +59,7 @@ func (s *Server) readList(r *http.Request, doc []byte) (entries []*importEntry, 
 		return nil, nil, 0, refuse(http.StatusBadRequest, "%v", err)
 	}
 	for _, u := range list.Unread {
-		unread = append(unread, importFailed{ImportFailure: ImportFailure{Error: u.Why, Line: u.Line}})
+		unread = append(unread, importFailed{ImportFailure: ImportFailure{Error: u.Why, Line: u.Line}, Why: &reason{locale.Text{u.Why}, true}})
 	}
 	for folder, o := range feed.Subscriptions(list.Outlines) {
 		e := &importEntry{
@@ -117,7 +118,7 @@ func (s *Server) beginImport(ctx context.Context, r *http.Request, entries []*im
 }
 
 // errNotReached is the error for what an import that was stopped had not come to.
-var errNotReached = errors.New("not subscribed to, because the import was stopped before")
+var errNotReached = refuse(http.StatusServiceUnavailable, "not subscribed to, because the import was stopped before")
 
 // importEntries subscribes to all entries. One that fails does not stop the import.
 func (s *Server) importEntries(r *http.Request, run *importRun, entries []*importEntry) error {
@@ -182,7 +183,7 @@ func (e *importEntry) failed(err error) importFailed {
 	if e.address == "" { // another attempt would fail, too
 		e = nil
 	}
-	return importFailed{place, f, e}
+	return importFailed{place, f, reasonOf(err), e}
 }
 
 // subscribeEntry subscribes to an entry. The list adds to the tags of an existing subscription.

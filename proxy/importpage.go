@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"tidings/internal/feed"
-
 	"tidings/internal/locale"
 )
 
@@ -38,7 +37,7 @@ type importView struct {
 	State       string
 	Done, All   int
 	Began       *time.Time
-	Error       string
+	Error       *reason        // why it has ended at once; nil if it has not
 	Failures    []importFailed // on this page
 	FailedCount int
 	CanRetry    bool
@@ -91,7 +90,7 @@ func (r *importRun) view(page int, search string) importView {
 		CanRetry: slices.ContainsFunc(r.failed, importFailed.CanRetry),
 	}
 	if r.err != nil {
-		v.Error = oneLine(r.err.Error())
+		v.Error = reasonOf(r.err)
 	}
 	words := strings.Fields(strings.ToLower(search))
 	var offered []*importEntry
@@ -276,7 +275,7 @@ func (s *Server) retryForm(w http.ResponseWriter, r *http.Request, run *importRu
 	m := message{Text: locale.Say("Subscribed to %s", titleOrAddress(entry.title, WithoutPassword(entry.address)))}
 	if len(attempt.failed) > 0 {
 		f := attempt.failed[0]
-		m = message{Text: locale.Say("Still not subscribed to %s: %s", f.URL, f.Error), Problem: true}
+		m = message{Text: locale.Say("Still not subscribed to %s: %s", f.URL, f.Why.Text), Problem: true}
 	}
 	s.redirectWith(w, r, run.path(), m)
 	return nil

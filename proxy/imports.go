@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"tidings/internal/locale"
 )
 
 // States of an import.
@@ -56,7 +58,22 @@ type importRun struct {
 type importFailed struct {
 	Place int // in the list; 0 for a line that cannot be read
 	ImportFailure
+	Why   *reason
 	entry *importEntry // nil if it cannot be tried again
+}
+
+// A reason is an error as a page shows it.
+type reason struct {
+	Text     locale.Text
+	Reported bool // by a web server or by the network, in English
+}
+
+// reasonOf returns an error as a page shows it.
+func reasonOf(err error) *reason {
+	if refused, ok := err.(requestError); ok && refused.message[0] != "%v" { // which passes another error on
+		return &reason{Text: refused.message}
+	}
+	return &reason{locale.Text{oneLine(err.Error())}, true}
 }
 
 // CanRetry reports whether another attempt may succeed.

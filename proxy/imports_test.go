@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"tidings/internal/locale"
 )
 
 // upload imports a file by the form, and returns the answer and the page that it leads to.
@@ -99,6 +101,19 @@ func TestAListIsImportedByForm(t *testing.T) {
 	for doc, want := range map[string]string{"<opml/>": "contains no feeds", "SQLite format 3\x00": "feedlist.opml", "what is this": "no list of subscriptions"} {
 		if r, _ := b.upload(doc); r.StatusCode != 400 || !strings.Contains(body(t, r), want) {
 			t.Errorf("%q: %d, want %s", doc, r.StatusCode, want)
+		}
+	}
+}
+
+// The reasons of failures are in the language of the page if this node gives them, and in English if it only reports them.
+func TestReasonsOfFailures(t *testing.T) {
+	b := newTestServer(t)
+	_, at := b.upload("http://127.0.0.1:8190/\ngopher://h.example/\n")
+	b.imported(at)
+	page := body(t, b.ask("GET", at, "Cookie", languageCookie+"="+locale.Pseudo.Tag))
+	for _, want := range []string{`<p class="error">⟦the address leads back to this node⟧.</p>`, `<p class="error" lang="en">`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("no %s in %s", want, page)
 		}
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
 	"tidings/cobra/query"
 	"tidings/internal/feed"
+	"tidings/internal/locale"
 )
 
 // Keywords is the node's interface for keyword subscriptions. It is safe for concurrent use.
@@ -33,8 +33,8 @@ type Keywords interface {
 	Watches(ctx context.Context) ([]Watch, error)
 	// Watched returns the current feed of a subscription, or ErrNoSubscription.
 	Watched(ctx context.Context, number uint32) (MatchedFeed, error)
-	// Shortage says which new articles are currently not kept, and why. It returns "" if all are kept.
-	Shortage() string
+	// Shortage says which new articles are currently not kept, and why. It returns nil if all are kept.
+	Shortage() locale.Text
 }
 
 // A Watch is a keyword subscription.
@@ -227,31 +227,28 @@ func onceURL(readURL string) string { return strings.TrimSuffix(readURL, "atom")
 type WatchResponse struct {
 	Watches []Watch `json:"watches"`
 	// Scope says which articles are matched, for people.
-	Scope string `json:"on"`
+	Scope locale.Text `json:"on"`
 	// ScopeEmpty says that no articles are matched, because the node has no subscriptions.
 	ScopeEmpty bool `json:"nothing,omitempty"`
 	// MaxArticles is the size of a keyword feed in articles.
 	MaxArticles int `json:"kept"`
 	// Shortage says which new articles are currently not kept, and why.
-	Shortage string `json:"short,omitempty"`
+	Shortage locale.Text `json:"short,omitempty"`
 	// Preview is the answer of watch about recent articles that match.
 	Preview *PreviewResult `json:"trial,omitempty"`
 }
 
 // watchScope returns a WatchResponse for some subscriptions, with the articles that they cover.
 func (s *Server) watchScope(ctx context.Context, watches []Watch) (WatchResponse, error) {
-	w := WatchResponse{Watches: watches, Scope: "all feeds and pages of the network", MaxArticles: s.config.MaxArticles, Shortage: s.config.Keywords.Shortage()}
+	w := WatchResponse{Watches: watches, Scope: locale.Say("all feeds and pages of the network"), MaxArticles: s.config.MaxArticles, Shortage: s.config.Keywords.Shortage()}
 	if s.config.Filter {
 		return w, nil
 	}
 	channels, err := s.subs.List(ctx)
-	switch n := CountShared(channels); n {
-	case 0:
-		w.Scope, w.ScopeEmpty = "the feeds and pages that this node subscribes to (none yet)", true
-	case 1:
-		w.Scope = "the feed or page that this node subscribes to"
-	default:
-		w.Scope = fmt.Sprintf("the %d feeds and pages that this node subscribes to", n)
+	n := CountShared(channels)
+	w.Scope = locale.Say("the %d feeds and pages that this node subscribes to", n)
+	if w.ScopeEmpty = n == 0; w.ScopeEmpty {
+		w.Scope = locale.Say("the feeds and pages that this node subscribes to (none yet)")
 	}
 	return w, err
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tidings/internal/feed"
+	"tidings/internal/locale"
 )
 
 // memoryKeywords implements Keywords in memory, with given articles.
@@ -20,7 +21,7 @@ type memoryKeywords struct {
 	watches  []Watch
 	articles map[uint32][]feed.Entry // newest first
 	reads    int
-	short    string
+	short    locale.Text
 	preview  *Preview // returned by Preview, if there is one
 }
 
@@ -61,7 +62,7 @@ func (s *memoryKeywords) Unwatch(_ context.Context, number uint32) error {
 	return nil
 }
 
-func (s *memoryKeywords) Shortage() string { return s.short }
+func (s *memoryKeywords) Shortage() locale.Text { return s.short }
 
 func (s *memoryKeywords) Watches(context.Context) ([]Watch, error) {
 	s.mu.Lock()
@@ -95,7 +96,7 @@ func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 		WatchResponse
 		ErrorResponse
 	}
-	if status := b.call("POST", "watch", `{"query":"solar <b>"}`, &answer); status != 200 || len(answer.Watches) != 1 || answer.Scope == "" {
+	if status := b.call("POST", "watch", `{"query":"solar <b>"}`, &answer); status != 200 || len(answer.Watches) != 1 || len(answer.Scope) == 0 {
 		t.Fatalf("%d %+v", status, answer)
 	}
 	address, ok := strings.CutPrefix(answer.Watches[0].ReadURL, "http://nas.example/k/")
@@ -186,19 +187,19 @@ func TestWatchSaysWhatToExpect(t *testing.T) {
 		}
 		return answer.Preview
 	}
-	if got := watch("solar"); got.TooGeneral || got.Warning != "" || got.PerDay == nil || got.Summary != "5 of 1000 articles of the last 7 days match; on average less than one a day" {
+	if got := watch("solar"); got.TooGeneral || got.Warning != nil || got.PerDay == nil || got.Summary.String() != "5 of 1,000 articles of the last 7 days match; on average less than one a day" {
 		t.Errorf("%+v", got)
 	}
-	if got := watch(strings.Repeat("a", 51)); !got.TooGeneral || !strings.Contains(got.Warning, "newest 25") {
+	if got := watch(strings.Repeat("a", 51)); !got.TooGeneral || !strings.Contains(got.Warning.String(), "newest 25") {
 		t.Errorf("%+v", got)
 	}
-	if !answer.ScopeEmpty || !strings.Contains(answer.Scope, "none yet") {
+	if !answer.ScopeEmpty || !strings.Contains(answer.Scope.String(), "none yet") {
 		t.Errorf("%+v", answer)
 	}
 	var subscribed SubscribeMessage
 	b.call("POST", "subscribe", `{"url":"`+rssURL+`"}`, &subscribed)
 	answer.ScopeEmpty = false // a false value is not sent
-	if watch("solar"); answer.ScopeEmpty || !strings.Contains(answer.Scope, "the feed or page that") {
+	if watch("solar"); answer.ScopeEmpty || !strings.Contains(answer.Scope.String(), "the feed or page that") {
 		t.Errorf("%+v", answer)
 	}
 	if status := b.call("POST", "unwatch", `{"query":"solar"}`, &answer); status != 200 || len(answer.Watches) != 2 || len(k.watches) != 1 {
@@ -221,13 +222,13 @@ func TestPreviewResults(t *testing.T) {
 		{Preview{Period: 7 * day}, "no articles arrived in the last 7 days, so the number of matches is not known yet", false},
 		{Preview{Period: 10 * time.Minute, Articles: 80, Matching: 5}, "5 of 80 articles of the last 10 min match; it is too early to say how many match in a day", false},
 		{Preview{Period: 10 * time.Minute, Articles: 900, Matching: 101}, "101 of 900 articles of the last 10 min match; it is too early to say how many match in a day", true},
-		{Preview{Period: 10 * time.Minute, Articles: 1000, Matching: 51}, "51 of 1000 articles of the last 10 min match; it is too early to say how many match in a day", true},
+		{Preview{Period: 10 * time.Minute, Articles: 1000, Matching: 51}, "51 of 1,000 articles of the last 10 min match; it is too early to say how many match in a day", true},
 		{Preview{Period: 2 * time.Hour, Articles: 80, Matching: 8, PerDay: 96}, "8 of 80 articles of the last 2 h match; on average about 96 a day", false},
 		{Preview{Period: 2 * time.Hour, Articles: 80, Matching: 9, PerDay: 108}, "9 of 80 articles of the last 2 h match; on average about 108 a day", true},
 		{Preview{Period: day, Articles: 7}, "0 of 7 articles of the last 24 h match; on average less than one a day", false},
 		{Preview{Period: day, Articles: 1, Matching: 1, PerDay: 1}, "1 of 1 article of the last 24 h match; on average about 1 a day", false},
 	} {
-		if got := test.preview.result(10); got.Summary != test.says || got.TooGeneral != test.general || (got.Warning != "") != test.general {
+		if got := test.preview.result(10); got.Summary.String() != test.says || got.TooGeneral != test.general || (got.Warning != nil) != test.general {
 			t.Errorf("%+v: %+v", test.preview, got)
 		}
 	}
@@ -284,7 +285,7 @@ func TestThePageOfKeywords(t *testing.T) {
 	if r := b.ask("GET", "/watch"); strings.Contains(body(t, r), "For now") {
 		t.Error("it says that something is not kept")
 	}
-	k.short = "new articles are not kept: <full>"
+	k.short = locale.Say("new articles are not kept: %s", "<full>")
 	if text := body(t, b.ask("GET", "/watch")); !strings.Contains(text, "For now, new articles are not kept: &lt;full&gt;.") {
 		t.Errorf("it does not say that nothing is kept\n%s", text)
 	}

@@ -65,7 +65,7 @@ type DeadLetter struct {
 	Event json.RawMessage `json:"event"`
 }
 
-// What names the event in a few words.
+// What names the event in a few words; "" if it cannot be read.
 func (l DeadLetter) What() string {
 	var e struct {
 		URL, Query string
@@ -73,7 +73,7 @@ func (l DeadLetter) What() string {
 		Health     struct{ Kind string }
 	}
 	_ = json.Unmarshal(l.Event, &e) // what cannot be read is empty
-	return cmp.Or(feed.PlainTitle(e.Item.Title), e.Item.URL, strings.TrimSpace(e.URL+e.Query+" "+e.Health.Kind), "(unreadable)")
+	return cmp.Or(feed.PlainTitle(e.Item.Title), e.Item.URL, strings.TrimSpace(e.URL+e.Query+" "+e.Health.Kind))
 }
 
 // NotifyResponse is the answer of notify, notify/remove and notify/test. The latter two, and notify with POST, list the

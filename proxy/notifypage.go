@@ -74,6 +74,19 @@ type targetView struct {
 	More int // feeds and searches that are not shown
 }
 
+// Times returns when the target is told.
+func (t targetView) Times() locale.Text {
+	switch t.Digest {
+	case "":
+		return locale.Say("at once")
+	case "daily":
+		return locale.Say("daily")
+	case "weekly":
+		return locale.Say("weekly")
+	}
+	return locale.Text{t.Digest}
+}
+
 func newTargetView(t NotifyTarget) targetView {
 	v := targetView{NotifyTarget: t}
 	v.Feeds, v.Queries = t.Feeds[:min(len(t.Feeds), maxTargetSources)], t.Queries[:min(len(t.Queries), maxTargetSources)]

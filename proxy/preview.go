@@ -1,11 +1,11 @@
 package proxy
 
 import (
-	"fmt"
 	"math"
 	"time"
 
 	"tidings/internal/feed"
+	"tidings/internal/locale"
 )
 
 // A Preview says which recent articles a query would have matched.
@@ -45,36 +45,31 @@ type PreviewResult struct {
 	TooGeneral bool     `json:"too_general"`
 	Hints      []string `json:"hints,omitempty"`
 	// Summary describes the result in a sentence. Warning describes a problem with the query, if there is one.
-	Summary string `json:"says"`
-	Warning string `json:"warning,omitempty"`
+	Summary locale.Text `json:"says"`
+	Warning locale.Text `json:"warning,omitempty"`
 }
 
 // result converts the preview of a query whose feed would have at most maxArticles articles.
 func (p Preview) result(maxArticles int) *PreviewResult {
 	t := &PreviewResult{Articles: p.Articles, Hours: math.Round(p.Period.Hours()*100) / 100, Matching: p.Matching, Hints: p.Hints}
-	t.Summary = fmt.Sprintf("%d of %s of the last %s match", p.Matching, Plural(p.Articles, "article", "articles"), FormatSpan(p.Period))
-	if p.Articles == 0 {
-		t.Summary = fmt.Sprintf("no articles arrived in the last %s, so the number of matches is not known yet", FormatSpan(p.Period))
-	} else if p.Period >= minSamplePeriod {
-		n := math.Round(p.PerDay*100) / 100
+	period := span(p.Period)
+	switch n := math.Round(p.PerDay*100) / 100; {
+	case p.Articles == 0:
+		t.Summary = locale.Say("no articles arrived in the last %s, so the number of matches is not known yet", period)
+	case p.Period < minSamplePeriod:
+		t.Summary = locale.Say("%[2]d of %[1]d articles of the last %[3]s match; it is too early to say how many match in a day", p.Articles, p.Matching, period)
+	case n < 1:
 		t.PerDay = &n
-		t.Summary += "; on average " + perDayText(n)
-	} else {
-		t.Summary += "; it is too early to say how many match in a day"
+		t.Summary = locale.Say("%[2]d of %[1]d articles of the last %[3]s match; on average less than one a day", p.Articles, p.Matching, period)
+	default:
+		t.PerDay = &n
+		t.Summary = locale.Say("%[2]d of %[1]d articles of the last %[3]s match; on average about %[4]d a day", p.Articles, p.Matching, period, int(math.RoundToEven(n)))
 	}
 	// A count over less than a day is a lower bound of the count per day.
 	t.TooGeneral = p.Matching > tooGeneralPerDay && p.Period <= day || t.PerDay != nil && *t.PerDay > tooGeneralPerDay ||
 		p.Articles >= tooGeneralSample && float64(p.Matching) > tooGeneralShare*float64(p.Articles)
 	if t.TooGeneral {
-		t.Warning = fmt.Sprintf("this query is too general: the feed keeps the newest %d articles, and you would miss the others; add a rarer word", maxArticles)
+		t.Warning = locale.Say("this query is too general: the feed keeps the newest %d articles, and you would miss the others; add a rarer word", maxArticles)
 	}
 	return t
-}
-
-// perDayText describes a number of matches per day.
-func perDayText(n float64) string {
-	if n < 1 {
-		return "less than one a day"
-	}
-	return fmt.Sprintf("about %.0f a day", n)
 }

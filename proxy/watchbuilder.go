@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"cmp"
-	"fmt"
 	"html"
 	"html/template"
 	"net/url"
@@ -12,6 +11,7 @@ import (
 
 	"tidings/cobra/query"
 	"tidings/internal/feed"
+	"tidings/internal/locale"
 	"tidings/internal/plot"
 )
 
@@ -37,6 +37,18 @@ type previewItem struct {
 // An otherTelling is an article of another feed that tells the same story.
 type otherTelling struct{ Feed, Link string }
 
+// AlsoIn returns the names of the other feeds as HTML, with links.
+func (i previewItem) AlsoIn() template.HTML {
+	names := make([]string, len(i.Also))
+	for n, o := range i.Also {
+		if names[n] = html.EscapeString(o.Feed); o.Link != "" {
+			names[n] = `<a href="` + html.EscapeString(o.Link) + `" rel="noreferrer nofollow noopener" target="_blank">` + names[n] + "</a>"
+		}
+		names[n] = "<bdi>" + names[n] + "</bdi>"
+	}
+	return template.HTML(strings.Join(names, ", "))
+}
+
 const (
 	// maxMarked bounds the text of an article that is searched for words to mark, in bytes. The preview of a search is made
 	// while somebody types it.
@@ -46,7 +58,7 @@ const (
 )
 
 // previewItems returns the articles of a preview, a story of several feeds once.
-func (s *Server) previewItems(p Preview) (items []previewItem) {
+func (s *Server) previewItems(l *locale.Language, p Preview) (items []previewItem) {
 	q, err := query.Parse(p.Query)
 	if err != nil { // the node's own text
 		q = &query.Expr{Op: query.And}
@@ -54,7 +66,7 @@ func (s *Server) previewItems(p Preview) (items []previewItem) {
 	stories, _ := storiesOf(p.Entries, nil)
 	for _, story := range stories {
 		e := story.first
-		title := cmp.Or(feed.PlainTitle(e.Meaning.Title), "(untitled)")
+		title := cmp.Or(feed.PlainTitle(e.Meaning.Title), l.Say("(untitled)"))
 		i := previewItem{
 			Title: marked(title, q.Marks(query.Title, title)), Link: s.pages.sanitiser.link(e.Meaning.Link), Feed: e.Source.Title, At: OptionalTime(e.Arrived),
 			Excerpt: excerpt(q, string(feed.AppendText(nil, cmp.Or(e.Meaning.Content, e.Meaning.Summary)))),
@@ -116,27 +128,27 @@ func excerpt(q *query.Expr, text string) template.HTML {
 }
 
 // daysPlot returns a chart of the matches of each day; nil if there are fewer than two days.
-func daysPlot(days []int) *plot.Chart {
+func daysPlot(l *locale.Language, days []int) *plot.Chart {
 	if len(days) < 2 {
 		return nil
 	}
-	bars, most := plot.Bars{Name: "Articles"}, 0
+	bars, most := plot.Bars{Name: l.Say("Articles")}, 0
 	for i, n := range days {
 		ago := len(days) - 1 - i
-		name := fmt.Sprintf("%d to %d hours ago", ago*24, (ago+1)*24)
-		bars.Y, bars.Labels, most = append(bars.Y, float64(n)), append(bars.Labels, name+": "+Plural(n, "article", "articles")), max(most, n)
+		label := l.Say("%[2]d to %[3]d hours ago: %[1]d articles", n, ago*24, (ago+1)*24)
+		bars.Y, bars.Labels, most = append(bars.Y, float64(n)), append(bars.Labels, label), max(most, n)
 	}
 	c := plot.Chart{
-		Title: "Matching articles per day", Text: "The latest day is on the right. Most in a day: " + Plural(most, "article", "articles") + ".",
+		Title: l.Say("Matching articles per day"), Text: l.Say("The latest day is on the right. Most in a day: %d articles.", most),
 		X:    plot.Axis{Min: -float64(len(days)), Max: 0},
 		Y:    plot.Axis{Min: 0, Max: float64(max(most, 1))},
 		Bars: []plot.Bars{bars}, BarStart: -float64(len(days)), BarWidth: 1, Width: 360, Height: 120,
 	}
 	for i := range len(days) + 1 {
 		ago := len(days) - i
-		label := fmt.Sprintf("−%d d", ago)
+		label := l.Say("−%d d", ago)
 		if ago == 0 {
-			label = "now"
+			label = l.Say("now")
 		}
 		c.X.Ticks = append(c.X.Ticks, plot.Tick{At: -float64(ago), Label: label})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"tidings/internal/feed"
+	"tidings/internal/locale"
 )
 
 // solarPreview is a preview in which two feeds tell one story.
@@ -53,7 +54,7 @@ func TestPreviewsShowWhyArticlesMatch(t *testing.T) {
 	page := body(t, b.ask("GET", "/watch?q=solar+battery"))
 	for _, want := range []string{
 		`<a href="https://news.example/roof" rel="noreferrer nofollow noopener" target="_blank">A <mark>solar</mark> roof for`,
-		`Then a <mark>solar</mark> roof and a <mark>battery</mark> &lt;here&gt;.`, `also in <a href="https://news.example/roof" rel="noreferrer nofollow noopener" target="_blank">Later &amp; louder</a>`,
+		`Then a <mark>solar</mark> roof and a <mark>battery</mark> &lt;here&gt;.`, `also in <bdi><a href="https://news.example/roof" rel="noreferrer nofollow noopener" target="_blank">Later &amp; louder</a>`,
 		`<svg`, "Most in a day: 5 articles", "0 to 24 hours ago: 2 articles",
 	} {
 		if !strings.Contains(page, want) {
@@ -66,7 +67,7 @@ func TestPreviewsShowWhyArticlesMatch(t *testing.T) {
 	if found := activeParts(t, page); len(found) > 0 {
 		t.Errorf("active: %q", found)
 	}
-	if daysPlot([]int{3}) != nil || daysPlot(nil) != nil {
+	if daysPlot(locale.Languages[0], []int{3}) != nil || daysPlot(locale.Languages[0], nil) != nil {
 		t.Error("a single day has a chart")
 	}
 }

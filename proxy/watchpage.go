@@ -8,9 +8,8 @@ import (
 	"strings"
 
 	"tidings/cobra/query"
-	"tidings/internal/plot"
-
 	"tidings/internal/locale"
+	"tidings/internal/plot"
 )
 
 const (
@@ -43,17 +42,17 @@ type previewView struct {
 
 // watch shows the keyword subscriptions, and tries a query.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
-	q := r.URL.Query()
+	q, l := r.URL.Query(), s.language(r)
 	builder, built := readBuilder(q)
 	text := cmp.Or(built, strings.TrimSpace(q.Get("q")))
-	preview, err := s.preview(r, text)
+	preview, err := s.preview(r, l, text)
 	if err != nil {
 		return err
 	}
 	preview.Built = built
 	if q.Has("part") { // the script asks only for the preview
 		var b bytes.Buffer
-		if err := s.pages.templates[s.language(r)].ExecuteTemplate(&b, "preview", page{Now: s.config.Now(), Data: preview}); err != nil {
+		if err := s.pages.templates[l].ExecuteTemplate(&b, "preview", page{Now: s.config.Now(), Data: preview}); err != nil {
 			return err
 		}
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -81,7 +80,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 }
 
 // preview tries a query. If the query is invalid, the page shows the error.
-func (s *Server) preview(r *http.Request, text string) (p previewView, err error) {
+func (s *Server) preview(r *http.Request, l *locale.Language, text string) (p previewView, err error) {
 	if text == "" {
 		return previewView{Empty: true}, nil
 	}
@@ -93,7 +92,7 @@ func (s *Server) preview(r *http.Request, text string) (p previewView, err error
 		return p, err
 	}
 	p.Query, p.PreviewResult = preview.Query, preview.result(s.config.MaxArticles)
-	p.Items, p.Days = s.previewItems(preview), daysPlot(preview.Days)
+	p.Items, p.Days = s.previewItems(l, preview), daysPlot(l, preview.Days)
 	return p, nil
 }
 

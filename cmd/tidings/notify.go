@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -204,7 +205,7 @@ func (c *notifyDeadCommand) Run(ctx context.Context, s streams) error {
 	}
 	table := table{terminal: terminalOf(s.out), columns: []column{{head: "WHEN"}, {head: "WHAT", elastic: 2}, {head: "WHY", elastic: 3}}}
 	for _, l := range answer.Dead {
-		table.row(cell{text: ago(&l.Time, time.Now())}, cell{text: l.What()}, cell{text: l.Error})
+		table.row(cell{text: ago(&l.Time, time.Now())}, cell{text: cmp.Or(l.What(), "(unreadable)")}, cell{text: l.Error})
 	}
 	_, err = fmt.Fprint(s.out, table.String())
 	return err

@@ -49,8 +49,8 @@ func inFormat(address, format string) string { return strings.TrimSuffix(address
 func watchWarnings(answer proxy.WatchResponse) (warnings []string) {
 	if t := answer.Preview; t != nil {
 		warnings = append(warnings, t.Hints...)
-		if t.Warning != "" {
-			warnings = append(warnings, t.Warning)
+		if len(t.Warning) > 0 {
+			warnings = append(warnings, t.Warning.String())
 		}
 	}
 	return append(warnings, coverageWarnings(answer)...)
@@ -61,8 +61,8 @@ func coverageWarnings(answer proxy.WatchResponse) (warnings []string) {
 	if answer.ScopeEmpty {
 		warnings = append(warnings, "nothing can match yet, because this node has no subscriptions: tidings subscribe URL")
 	}
-	if answer.Shortage != "" {
-		warnings = append(warnings, "for now, "+answer.Shortage)
+	if len(answer.Shortage) > 0 {
+		warnings = append(warnings, "for now, "+answer.Shortage.String())
 	}
 	return warnings
 }

@@ -18,6 +18,7 @@ import (
 	"tidings/feedtree"
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/internal/locale"
 	"tidings/internal/loop"
 	"tidings/internal/store"
 	"tidings/proxy"
@@ -57,7 +58,7 @@ type keywords struct {
 // A shortage says which parts of new articles are not kept.
 type shortage struct {
 	level int // as in cobra.Stats: 1 or 2
-	text  string
+	text  locale.Text
 }
 
 const (
@@ -141,9 +142,9 @@ func (k *keywords) Run(now time.Time) (next time.Time) {
 	case 0:
 		k.shortage.Store(nil)
 	case 1:
-		k.shortage.Store(&shortage{1, "only titles and links of new articles are kept: " + s.Why})
+		k.shortage.Store(&shortage{1, locale.Say("only titles and links of new articles are kept: %s", s.Why)})
 	default:
-		k.shortage.Store(&shortage{2, "new articles are not kept: " + s.Why})
+		k.shortage.Store(&shortage{2, locale.Say("new articles are not kept: %s", s.Why)})
 	}
 	for _, at := range []time.Time{k.memoryCheckedAt.Add(memoryCheckInterval), k.retryMissed(now)} {
 		if !at.IsZero() && at.Before(next) {
@@ -196,7 +197,7 @@ func (k *keywords) findings(channels int, filter bool) (findings []proxy.Finding
 		if s.level > 1 {
 			level = levelProblem
 		}
-		findings = append(findings, proxy.Finding{Level: level, What: "searches: " + s.text, Do: "free memory or disk space; the node then asks again for missed articles, as far as they still exist"})
+		findings = append(findings, proxy.Finding{Level: level, What: "searches: " + s.text.String(), Do: "free memory or disk space; the node then asks again for missed articles, as far as they still exist"})
 	}
 	if n := k.missed.refusals(); n > 0 {
 		findings = append(findings, proxy.Finding{

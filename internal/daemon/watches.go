@@ -10,6 +10,7 @@ import (
 	"tidings/cobra"
 	"tidings/cobra/query"
 	"tidings/internal/feed"
+	"tidings/internal/locale"
 	"tidings/proxy"
 )
 
@@ -174,12 +175,12 @@ func (ws *watches) Watched(ctx context.Context, number uint32) (proxy.MatchedFee
 	}, nil
 }
 
-// Short says which parts of new articles are not kept; see proxy.Keywords.
-func (ws *watches) Shortage() string {
+// Shortage says which parts of new articles are not kept; see proxy.Keywords.
+func (ws *watches) Shortage() locale.Text {
 	if s := ws.keywords.shortage.Load(); s != nil {
 		return s.text
 	}
-	return ""
+	return nil
 }
 
 // entryOf returns an article as an entry of a feed.
