@@ -423,7 +423,7 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 		add(levelOK, fmt.Sprintf("the node is a member of network %q, which has about %s", snap.Network, proxy.Plural(snap.Size, "member", "members")), "")
 	}
 	if snap.Size > 1 {
-		text := "ids of members are " + proxy.IDsText(snap.IDs)
+		text := "ids of members are " + proxy.IDsText(snap.IDs).String()
 		if c := snap.Certificate; c != nil {
 			text += "; this node's own is valid until " + c.NotAfter.Format(time.DateOnly)
 		}
