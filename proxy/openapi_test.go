@@ -19,6 +19,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"tidings/internal/check/checktest"
+	"tidings/internal/locale"
 	"tidings/internal/news"
 )
 
@@ -246,6 +247,8 @@ func propertyOf(to map[string]object, t reflect.Type) object {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
 		return object{"type": "string", "format": "date-time"}
+	case t == reflect.TypeFor[locale.Text](), t == reflect.TypeFor[Warning]():
+		return object{"type": "string"}
 	case t == reflect.TypeFor[json.RawMessage]():
 		return object{"type": "object"}
 	case t == reflect.TypeFor[[]byte]():

@@ -65,7 +65,7 @@ func statusTable(st proxy.Status, t terminal, now time.Time) string {
 		line(name, a, plainText)
 	}
 	for _, w := range st.Warnings {
-		line("warning", w, yellow)
+		line("warning", w.String(), yellow)
 	}
 	for _, r := range st.RejectedItems {
 		item := r.URL

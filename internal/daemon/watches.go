@@ -177,7 +177,7 @@ func (ws *watches) Watched(ctx context.Context, number uint32) (proxy.MatchedFee
 // Short says which parts of new articles are not kept; see proxy.Keywords.
 func (ws *watches) Shortage() string {
 	if s := ws.keywords.shortage.Load(); s != nil {
-		return s.text
+		return s.text.String()
 	}
 	return ""
 }
