@@ -195,7 +195,7 @@ func (s *Server) apiStatus(_ http.ResponseWriter, r *http.Request) (any, error) 
 		status.RejectedItems = []RejectedItem{}
 	}
 	if status.Warnings == nil {
-		status.Warnings = []string{}
+		status.Warnings = []Warning{}
 	}
 	if status.Levels == nil {
 		status.Levels = []int{}

@@ -7,12 +7,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"tidings/internal/feed"
+	"tidings/internal/locale"
 )
 
 // call sends a request to the API, and decodes its answer into v. Both must be as openapi.json says.
@@ -129,9 +131,9 @@ func TestEmptyListsAreNotNull(t *testing.T) {
 
 func TestAPIReturnsTheDoctorsFindings(t *testing.T) {
 	b := newTestServer(t)
-	b.node.findings = []Finding{{"problem", "the disk is full", "make room"}}
+	b.node.findings = []Finding{{"problem", locale.Text{"the disk is full"}, locale.Text{"make room"}}}
 	var d DoctorResponse
-	if status := b.call("GET", "doctor", "", &d); status != 200 || !slices.Equal(d.Findings, b.node.findings) {
+	if status := b.call("GET", "doctor", "", &d); status != 200 || !reflect.DeepEqual(d.Findings, b.node.findings) {
 		t.Errorf("%d %+v", status, d)
 	}
 }

@@ -124,7 +124,7 @@ func newFullServer(t *testing.T) *testServer {
 	rtt, soon, rank := 12.4, 21.0, 1
 	b.node.channels[rssURL] = Channel{State: StateOK, Subscribers: 3, Pollers: 2, Key: idAt(26), DetectionExpectedS: &soon, NextPoll: OptionalTime(b.clock.Add(time.Minute)), LastPoll: OptionalTime(b.clock.Add(-time.Hour)), Rank: &rank, Why: "two members poll it in turns"}
 	b.node.channels[gone] = Channel{State: "gone", Error: "poll " + gone + ": 410 Gone", Since: OptionalTime(b.clock.Add(-72 * time.Hour))}
-	b.node.status.Warnings = []string{"The clock is 3 minutes behind."}
+	b.node.status.Warnings = []Warning{{What: locale.Text{"The clock is 3 minutes behind."}}}
 	b.node.status.Addresses = []string{"/ip4/203.0.113.7/udp/4801/quic-v1/p2p/12D3KooW" + strings.Repeat("long", 10)}
 	b.node.network = Network{Name: "town", EstimateN: 8, Members: []Member{
 		{ID: idAt(0), PeerID: "12D3KooWme", Role: RoleSelf}, {ID: idAt(30), PeerID: "12D3KooWnear", Role: RoleLeaf, RTTMs: &rtt}, {ID: idAt(80), PeerID: "12D3KooWfar", Role: RoleContact},

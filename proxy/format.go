@@ -104,6 +104,9 @@ func span(d time.Duration) locale.Text {
 	return locale.Say(u.span, n)
 }
 
+// SpanText returns a duration for people, in one unit.
+func SpanText(d time.Duration) locale.Text { return span(d) }
+
 // FormatSpan formats a duration for people, in one unit.
 func FormatSpan(d time.Duration) string {
 	return span(d).String()

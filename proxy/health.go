@@ -25,7 +25,10 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
 // itself. So is a node that its network has refused. Further lines of the answer say so.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	status, err := s.statusWithin(r.Context())
-	lines := append([]string{status.State}, status.Warnings...)
+	lines := []string{status.State}
+	for _, warning := range status.Warnings {
+		lines = append(lines, warning.String())
+	}
 	switch {
 	case err != nil:
 		return writeHealth(w, http.StatusServiceUnavailable, err.Error())

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+
+	"tidings/internal/locale"
 )
 
 // A failingNode does not report its status.
@@ -26,9 +28,9 @@ func TestHealth(t *testing.T) {
 	}{
 		{"well", b.node, Status{State: StateOK}, 200, 200, "ok\n", "ok\n"},
 		{"joining", b.node, Status{State: "joining"}, 200, 503, "ok\n", "joining\n"},
-		{"cut off", b.node, Status{State: StateCutOff, CutOff: true, Warnings: []string{"Nobody was heard."}}, 200, 200, "ok\n", "ok\ncut off\nNobody was heard.\n"},
-		{"refused", b.node, Status{State: StateRefused, Warnings: []string{"Another network."}}, 200, 200, "ok\n", "ok\nrefused\nAnother network.\n"},
-		{"a disk that is full", b.node, Status{State: "trouble", Warnings: []string{"The store cannot be written."}}, 200, 503, "ok\n", "trouble\nThe store cannot be written.\n"},
+		{"cut off", b.node, Status{State: StateCutOff, CutOff: true, Warnings: []Warning{{What: locale.Text{"Nobody was heard."}}}}, 200, 200, "ok\n", "ok\ncut off\nNobody was heard.\n"},
+		{"refused", b.node, Status{State: StateRefused, Warnings: []Warning{{What: locale.Text{"Another network."}}}}, 200, 200, "ok\n", "ok\nrefused\nAnother network.\n"},
+		{"a disk that is full", b.node, Status{State: "trouble", Warnings: []Warning{{What: locale.Text{"The store cannot be written."}}}}, 200, 503, "ok\n", "trouble\nThe store cannot be written.\n"},
 		{"hanging", failingNode{b.node}, Status{}, 503, 503, "the node hangs\n", "the node hangs\n"},
 	} {
 		b.server.subs, b.node.status = c.node, c.status

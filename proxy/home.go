@@ -116,11 +116,15 @@ func (s *Server) attention(r *http.Request, status Status, channels []Channel) (
 	if err != nil {
 		return a, err
 	}
-	a.Sentences = slices.Clone(status.Warnings)
+	l := s.language(r)
+	for _, warning := range status.Warnings {
+		a.Sentences = append(a.Sentences, sentence(l.Text(warning.text())))
+	}
 	for _, f := range findings {
-		isKnown := func(warning string) bool { return strings.Contains(strings.ToLower(warning), strings.ToLower(f.What)) }
-		if f.Level == levelProblem && !slices.ContainsFunc(a.Sentences, isKnown) {
-			a.Sentences = append(a.Sentences, strings.TrimSpace(sentence(f.What)+" "+sentence(f.Do)))
+		what := strings.ToLower(f.What.String())
+		isKnown := func(warning Warning) bool { return strings.Contains(strings.ToLower(warning.String()), what) }
+		if f.Level == levelProblem && !slices.ContainsFunc(status.Warnings, isKnown) {
+			a.Sentences = append(a.Sentences, strings.TrimSpace(sentence(l.Text(f.What))+" "+sentence(l.Text(f.Do))))
 		}
 	}
 	lately := s.config.Now().Add(-keyChangeTime)

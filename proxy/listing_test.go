@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/net/html"
+
+	"tidings/internal/locale"
 )
 
 // manyNode is a node with many subscriptions, which it lists without any work.
@@ -391,8 +393,8 @@ func TestWhatNeedsAttention(t *testing.T) {
 	if text := body(t, b.ask("GET", "/")); !strings.Contains(text, `aria-live="polite" hidden>`) {
 		t.Error("a new node needs attention")
 	}
-	b.node.findings = []Finding{{Level: "ok", What: "the store is sound"}, {Level: "note", What: "a note"}, {Level: "problem", What: "searches cannot be read", Do: "free space"}, {Level: "problem", What: "the disk is full"}}
-	b.node.status.Warnings = []string{"The disk is full; free space."}
+	b.node.findings = []Finding{{Level: "ok", What: locale.Text{"the store is sound"}}, {Level: "note", What: locale.Text{"a note"}}, {Level: "problem", What: locale.Text{"searches cannot be read"}, Do: locale.Text{"free space"}}, {Level: "problem", What: locale.Text{"the disk is full"}}}
+	b.node.status.Warnings = []Warning{{What: locale.Text{"The disk is full; free space."}}}
 	for _, address := range []string{rssURL, atomURL, jsonURL} {
 		b.node.Subscribe(t.Context(), address, false)
 	}

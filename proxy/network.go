@@ -8,9 +8,8 @@ import (
 	"slices"
 	"strconv"
 
-	"tidings/internal/plot"
-
 	"tidings/internal/locale"
+	"tidings/internal/plot"
 )
 
 // A Network holds what a node knows about its network.
@@ -33,15 +32,15 @@ type Member struct {
 // ShortID returns the first digits of the id, by which people tell members apart.
 func (m Member) ShortID() string { return m.ID[:min(8, len(m.ID))] }
 
-// RTT returns the round-trip time for people, or "" if it is not known.
-func (m Member) RTT() string {
+// RTT returns the round-trip time for people, or nothing if it is not known.
+func (m Member) RTT() locale.Text {
 	if m.RTTMs == nil {
-		return ""
+		return nil
 	}
 	if *m.RTTMs < 1 {
-		return "under 1 ms"
+		return locale.Say("under 1 ms")
 	}
-	return fmt.Sprintf("%.0f ms", *m.RTTMs)
+	return locale.Say("%.0f ms", *m.RTTMs)
 }
 
 // Roles of members, as seen from the node.
@@ -59,14 +58,16 @@ const (
 )
 
 // roleNames holds the names of the roles, in the order of the table.
-var roleNames = []struct{ role, name string }{{RoleSelf, "this node"}, {RoleLeaf, "leaf set"}, {RoleContact, "contact"}, {RoleOther, "in the tree of the feed"}}
+var roleNames = []struct{ role, name string }{
+	{RoleSelf, locale.Key("this node")}, {RoleLeaf, locale.Key("leaf set")}, {RoleContact, locale.Key("contact")}, {RoleOther, locale.Key("in the tree of the feed")},
+}
 
 // RoleName returns the name of the role for people.
-func (m Member) RoleName() string {
+func (m Member) RoleName() locale.Text {
 	if i := m.roleOrder(); i < len(roleNames) {
-		return roleNames[i].name
+		return locale.Say(roleNames[i].name)
 	}
-	return m.Role
+	return locale.Text{m.Role}
 }
 
 // roleOrder returns the position of the role in the table.
@@ -98,10 +99,10 @@ type networkPage struct {
 	Unshown   int // members that the node knows, and that the page leaves out
 	Plots     []plot.Chart
 	Way       *way          // of the last items of the chosen channel; nil: unknown
-	WayText   string        // why it is unknown
+	WayText   locale.Text   // why it is unknown
 	Wedge     string        // SVG path of the chosen channel's wedge; "" if no channel is chosen
 	Key       *dot          // position of the chosen channel's key
-	WedgeText string        // describes the wedge
+	WedgeText locale.Text   // describes the wedge
 	Feeds     []channelView // some that can be chosen; see suggestions
 	Chosen    string        // what was typed to choose one
 	Matches   []channelView // the feeds that this can mean, if they are several
@@ -199,7 +200,7 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	p.Unshown = max(0, len(net.Members)-maxMembers)
-	for _, chart := range networkPlots(net.History) {
+	for _, chart := range networkPlots(s.language(r), net.History) {
 		if chart != nil {
 			p.Plots = append(p.Plots, *chart)
 		}
@@ -219,7 +220,7 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 		}
 		p.More = len(found) - len(p.Matches)
 	case p.Chosen != "":
-		p.WedgeText = "No feed that you follow fits “" + p.Chosen + "”."
+		p.WedgeText = locale.Say("No feed that you follow fits “%s”.", p.Chosen)
 	}
 	return s.writePage(w, r, http.StatusOK, "network.html", locale.Say("Network"), &p)
 }
@@ -227,12 +228,12 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 // choose shows the wedge of a channel.
 func (p *networkPage) choose(c Channel) {
 	if c.Private {
-		p.WedgeText = "This feed is private: only this node polls it."
+		p.WedgeText = locale.Say("This feed is private: only this node polls it.")
 		return
 	}
 	turn, ok := ringTurn(c.Key)
 	if !ok || c.Pollers == 0 {
-		p.WedgeText = "This node does not know yet which members poll this feed."
+		p.WedgeText = locale.Say("This node does not know yet which members poll this feed.")
 		return
 	}
 	bits := wedgeBits(c.Pollers, p.EstimateN)
@@ -257,12 +258,12 @@ func (p *networkPage) choose(c Channel) {
 			known++
 		}
 	}
-	where := ""
+	p.WedgeText = locale.Say("%d of about %d members poll this feed: those with the ids nearest to its key. This node knows %d of them, which have an outline.",
+		c.Pollers, max(p.EstimateN, 1), known)
 	if p.Wedge != "" {
-		where = ", in the shaded part of the ring"
+		p.WedgeText = locale.Say("%d of about %d members poll this feed: those with the ids nearest to its key, in the shaded part of the ring. This node knows %d of them, which have an outline.",
+			c.Pollers, max(p.EstimateN, 1), known)
 	}
-	p.WedgeText = fmt.Sprintf("%d of about %s poll this feed: those with the ids nearest to its key%s. This node knows %d of them, which have an outline.",
-		c.Pollers, Plural(max(p.EstimateN, 1), "member", "members"), where, known)
 }
 
 // follow shows the way of the last items of a channel.
@@ -277,10 +278,10 @@ func (p *networkPage) follow(t Tree, c *Channel) {
 	switch {
 	case p.Way != nil, c.Private:
 	case t.Quiet:
-		p.WayText = "This node follows the feed through two other members, so that no member knows both. They know the way of its items, and this node does not."
+		p.WayText = locale.Say("This node follows the feed through two other members, so that no member knows both. They know the way of its items, and this node does not.")
 	case !t.Known:
-		p.WayText = "This node has no place in the tree of this feed yet."
+		p.WayText = locale.Say("This node has no place in the tree of this feed yet.")
 	default:
-		p.WayText = "No item of this feed has come down its tree since this node started."
+		p.WayText = locale.Say("No item of this feed has come down its tree since this node started.")
 	}
 }

@@ -1,9 +1,9 @@
 package proxy
 
 import (
-	"fmt"
 	"time"
 
+	"tidings/internal/locale"
 	"tidings/internal/plot"
 )
 
@@ -36,40 +36,40 @@ func (s *series) thin() (t series) {
 // line returns the line of the series in a plot.
 func (s *series) line(name string, hue plot.Hue) plot.Line {
 	t := s.thin()
-	l := plot.Line{Name: name, Hue: hue, Y: t.value}
+	line := plot.Line{Name: name, Hue: hue, Y: t.value}
 	for _, at := range t.at {
-		l.X = append(l.X, float64(at.Unix()))
+		line.X = append(line.X, float64(at.Unix()))
 	}
-	return l
+	return line
 }
 
 // about describes the series in a sentence, for people who cannot see the plot.
-func (s *series) about(what string) string {
+func (s *series) about(l *locale.Language, what string) string {
 	least, most := s.value[0], s.value[0]
 	for _, v := range s.value {
 		least, most = min(least, v), max(most, v)
 	}
 	last := s.value[len(s.value)-1]
-	return fmt.Sprintf("%s: between %.0f and %.0f, and %.0f at last.", what, least, most, last)
+	return l.Say("%s: between %.0f and %.0f, and %.0f at last.", what, least, most, last)
 }
 
 // minPlotPoints is the number of values from which a plot says something.
 const minPlotPoints = 2
 
 // plot draws the series; nil: it has too few values yet. what begins the sentence about it.
-func (s *series) plot(title, what, axis, name string, hue plot.Hue) *plot.Chart {
+func (s *series) plot(l *locale.Language, title, what, axis, name string, hue plot.Hue) *plot.Chart {
 	if len(s.at) < minPlotPoints {
 		return nil
 	}
 	return &plot.Chart{
-		Title: title, Text: s.about(what), Y: plot.Axis{Label: axis}, X: timeAxis(s.at),
+		Title: title, Text: s.about(l, what), Y: plot.Axis{Label: axis}, X: timeAxis(s.at),
 		Lines: []plot.Line{s.line(name, hue)}, Width: plotWidth, Height: plotHeight,
 	}
 }
 
 // networkPlots shows how the network changed: its estimated members, how often all of them poll and may poll, and how often
 // this node polled for it. Those of which there are too few values are nil.
-func networkPlots(samples []NetworkSample) [3]*plot.Chart {
+func networkPlots(l *locale.Language, samples []NetworkSample) [3]*plot.Chart {
 	var members, polls, target, own series
 	for _, s := range samples {
 		members.add(s.At, float64(s.Members))
@@ -79,16 +79,16 @@ func networkPlots(samples []NetworkSample) [3]*plot.Chart {
 			target.add(s.At, s.Target)
 		}
 	}
-	load := polls.plot("Polls of all members", "Polls in a polling interval", "polls in a polling interval", "polls", plot.Blue)
+	load := polls.plot(l, l.Say("Polls of all members"), l.Say("Polls in a polling interval"), l.Say("polls in a polling interval"), l.Say("polls"), plot.Blue)
 	if load != nil {
-		limit := target.line("target", plot.Black)
+		limit := target.line(l.Say("target"), plot.Black)
 		limit.Dashed = true
 		load.Lines = append(load.Lines, limit)
-		load.Text += " " + target.about("Target")
+		load.Text += " " + target.about(l, l.Say("Target"))
 	}
 	return [...]*plot.Chart{
-		members.plot("Members of the network", "Estimated members", "members", "estimate of this node", plot.Blue), load,
-		own.plot("Polls of this node", "Polls in ten minutes", "polls in ten minutes", "polls of this node", plot.Green),
+		members.plot(l, l.Say("Members of the network"), l.Say("Estimated members"), l.Say("members"), l.Say("estimate of this node"), plot.Blue), load,
+		own.plot(l, l.Say("Polls of this node"), l.Say("Polls in ten minutes"), l.Say("polls in ten minutes"), l.Say("polls of this node"), plot.Green),
 	}
 }
 

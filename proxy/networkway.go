@@ -1,27 +1,28 @@
 package proxy
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"tidings/internal/locale"
 )
 
 // A way is the way of the last new items of a feed through its tree, as far as this node knows it.
 type way struct {
 	Steps []wayStep
 	Hops  []hop
-	Gap   string // what the node does not know, in a sentence; "" if it knows the whole way
-	More  int    // members below this node that are not drawn
+	Gap   locale.Text // what the node does not know, in a sentence; empty if it knows the whole way
+	More  int         // members below this node that are not drawn
 }
 
 // A wayStep is a line of the table.
 type wayStep struct {
 	Number   int
-	From, To string
-	What     string
+	From, To locale.Text
+	What     locale.Text
 	At       *time.Time
 }
 
@@ -44,39 +45,38 @@ func (p *networkPage) newWay(t Tree, self *Member) *way {
 	}
 	w := &way{}
 	leader, from := t.Leader, t.Last.From
-	name := func(m *Member) string {
+	name := func(m *Member) locale.Text {
 		if m.ID == self.ID {
-			return "this node"
+			return locale.Say("this node")
 		}
-		return "member " + m.ShortID()
+		return locale.Say("member %s", m.ShortID())
 	}
 	top := from // the member at which the part of the way begins that this node knows
 	if from == nil {
 		top = self
 	}
-	add := func(from, to, what string, at *time.Time) {
+	add := func(from, to, what locale.Text, at *time.Time) {
 		w.Steps = append(w.Steps, wayStep{len(w.Steps) + 1, from, to, what, at})
 	}
-	items := Plural(t.Last.Items, "item", "items")
+	items := locale.Say("%d items", t.Last.Items)
 	if leader != nil {
-		add(name(leader), "", "took "+items+" into the log of the feed, which it keeps in order", &t.Last.Written)
+		add(name(leader), nil, locale.Say("took %s into the log of the feed, which it keeps in order", items), &t.Last.Written)
 		if leader.ID != top.ID {
 			w.Steps[0].To = name(top)
 			w.Hops = append(w.Hops, p.newHop(1, leader, top, true, true))
-			w.Gap = "This node does not know the members between " + name(leader) + " and " + name(top) + "."
+			w.Gap = locale.Say("This node does not know the members between %s and %s. The dashed arrow stands for them.", name(leader), name(top))
 		}
 	}
 	if top.ID != self.ID {
-		what := "passed on " + items
+		what := locale.Say("passed on %s", items)
 		if t.Last.Known {
-			what += "; this node had this already, because it keeps a copy of the log"
+			what = locale.Say("passed on %s; this node had this already, because it keeps a copy of the log", items)
 		}
 		add(name(top), name(self), what, &t.Last.Arrived)
 		w.Hops = append(w.Hops, p.newHop(len(w.Steps), top, self, false, true))
 	}
 	if len(t.Children) > 0 {
-		below := Plural(len(t.Children), "member", "members")
-		add(name(self), below+" below it in the tree", "passes new items on", nil)
+		add(name(self), locale.Say("%d members below it in the tree", len(t.Children)), locale.Say("passes new items on"), nil)
 		for i := range t.Children[:min(len(t.Children), maxDrawn)] {
 			w.Hops = append(w.Hops, p.newHop(len(w.Steps), self, &t.Children[i], false, i == 0))
 		}
@@ -119,25 +119,28 @@ func (p *networkPage) HasOthers() bool {
 }
 
 // LambdaText returns λ for people.
-func (p *networkPage) LambdaText() string {
+func (p *networkPage) LambdaText() locale.Text {
 	switch {
 	case p.Node.Overbooked:
-		return "none, because one poller for each feed is more than the target allows"
+		return locale.Say("none, because one poller for each feed is more than the target allows")
 	case p.Node.Lambda == nil:
-		return "none, because this node leads no feed"
+		return locale.Say("none, because this node leads no feed")
 	}
-	return strconv.FormatFloat(*p.Node.Lambda, 'g', 3, 64)
+	return locale.Text{strconv.FormatFloat(*p.Node.Lambda, 'g', 3, 64)}
 }
 
 // LevelText returns the polling levels for people.
-func (p *networkPage) LevelText() string {
+func (p *networkPage) LevelText(l *locale.Language) string {
 	var texts []string
 	for level, n := range p.Node.Levels {
 		if n > 0 {
-			texts = append(texts, fmt.Sprintf("%s at level %d", Plural(n, "feed", "feeds"), level))
+			texts = append(texts, l.Say("%d feeds at level %d", n, level))
 		}
 	}
-	return cmp.Or(strings.Join(texts, ", "), "it leads none")
+	if len(texts) == 0 {
+		return l.Say("it leads none")
+	}
+	return strings.Join(texts, ", ")
 }
 
 // newHop returns the arrow from one member to another, and puts both on the ring.

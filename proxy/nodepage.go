@@ -20,7 +20,7 @@ const (
 type nodeView struct {
 	Status
 	Findings []Finding
-	Uptime   string
+	Uptime   locale.Text
 }
 
 // nodePage shows what the node says about itself, and what its doctor finds.
@@ -33,6 +33,6 @@ func (s *Server) nodePage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	uptime := FormatSpan(time.Duration(status.UptimeS * float64(time.Second)))
+	uptime := span(time.Duration(status.UptimeS * float64(time.Second)))
 	return s.writePage(w, r, http.StatusOK, "node.html", locale.Say("This node"), nodeView{status, findings, uptime})
 }

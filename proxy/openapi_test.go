@@ -247,7 +247,7 @@ func propertyOf(to map[string]object, t reflect.Type) object {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
 		return object{"type": "string", "format": "date-time"}
-	case t == reflect.TypeFor[locale.Text]():
+	case t == reflect.TypeFor[locale.Text](), t == reflect.TypeFor[Warning]():
 		return object{"type": "string"}
 	case t == reflect.TypeFor[json.RawMessage]():
 		return object{"type": "object"}

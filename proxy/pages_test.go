@@ -100,10 +100,10 @@ func TestHostileTextsHaveNoEffect(t *testing.T) {
 			`<item><title>second</title><description>`+e+`&lt;p&gt;after&lt;/p&gt;</description></item></channel></rss>`)
 		b.node.Subscribe(t.Context(), rssURL, false)
 		b.node.channels[rssURL] = Channel{State: bad, Error: bad, Why: bad, Moved: bad, Provenance: bad, NextPoll: OptionalTime(b.clock)}
-		b.node.status.Warnings, b.node.status.Network = []string{bad}, bad
+		b.node.status.Warnings, b.node.status.Network = []Warning{{What: locale.Text{bad}}}, bad
 		b.node.network = Network{Name: bad, EstimateN: 2, Members: []Member{{ID: bad, Role: bad}, {ID: idAt(7), PeerID: bad, Role: bad}}}
 		b.node.Describe(t.Context(), rssURL, Description{Tags: []string{bad}})
-		b.node.findings = []Finding{{Level: bad, What: bad, Do: bad}, {Level: levelProblem, What: bad, Do: bad}}
+		b.node.findings = []Finding{{Level: bad, What: locale.Text{bad}, Do: locale.Text{bad}}, {Level: levelProblem, What: locale.Text{bad}, Do: locale.Text{bad}}}
 		for _, target := range []string{"/", "/subscriptions?sort=state&q=" + url.QueryEscape(bad), "/subscriptions?tag=" + url.QueryEscape(bad), "/node", "/lists", "/show?new=1&url=" + url.QueryEscape(rssURL), "/add?url=" + url.QueryEscape("https://h.example/"+bad),
 			"/channels?sort=-next&filter=" + url.QueryEscape(bad), "/channels?sort=" + url.QueryEscape(bad), "/network?channel=" + url.QueryEscape(rssURL)} {
 			r := b.ask("GET", target)
@@ -264,7 +264,7 @@ func TestFeedsWithProblemsComeFirst(t *testing.T) {
 	}
 	b.node.channels[rssURL] = Channel{State: "unreachable", Error: "no such host: h.example", Since: OptionalTime(b.clock.Add(-3 * time.Hour)), NextPoll: OptionalTime(b.clock.Add(10 * time.Minute))}
 	b.node.channels[jsonURL] = Channel{State: StateNew}
-	b.node.status.Warnings = []string{"The disk is full."}
+	b.node.status.Warnings = []Warning{{What: locale.Text{"The disk is full."}}}
 	text := body(t, b.ask("GET", "/"))
 	for _, want := range []string{"The disk is full.", `id="n-trouble">1<`, "Needs attention", "unreachable", "No such host: h.example.", "for 3 h", "The next poll is <time", "in 10 min", "waiting for the first poll"} {
 		if !strings.Contains(text, want) {

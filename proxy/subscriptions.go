@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/internal/feed"
+	"tidings/internal/locale"
 )
 
 // Subscriptions is the node's interface for readers. It is safe for concurrent use. All addresses are in the form
@@ -214,7 +215,7 @@ type Status struct {
 	Clusters   int               `json:"clusters"`   // number of clusters or bins in the sums by which the node decides
 	Levels     []int             `json:"levels"`     // number of channels led by this node at each polling level, from 0
 	State      string            `json:"state"`      // ok, or a word for the problem
-	Warnings   []string          `json:"warnings"`   // sentences that a person should read
+	Warnings   []Warning         `json:"warnings"`
 	// CutOff says that the node hears from no other node and polls its subscriptions itself. CutOffSince is when it
 	// last heard from one.
 	CutOff      bool       `json:"cut_off"`
@@ -238,9 +239,32 @@ type RejectedItem struct {
 
 // A Finding is the result of one check of the doctor.
 type Finding struct {
-	Level string `json:"level"` // ok, note, problem
-	What  string `json:"what"`
-	Do    string `json:"do"` // what to do about it; may be empty
+	Level string      `json:"level"` // ok, note, problem
+	What  locale.Text `json:"what"`
+	Do    locale.Text `json:"do"` // what to do about it; may be empty
+}
+
+// A Warning is what a person should read about the node. Programs get it as an English sentence.
+type Warning struct{ What, Do locale.Text }
+
+// text returns the warning without the form of a sentence.
+func (w Warning) text() locale.Text {
+	if len(w.Do) == 0 {
+		return w.What
+	}
+	return locale.Say("%s; %s", w.What, w.Do)
+}
+
+// String returns the warning as an English sentence.
+func (w Warning) String() string { return sentence(w.text().String()) }
+
+// MarshalText writes the warning as an English sentence.
+func (w Warning) MarshalText() ([]byte, error) { return []byte(w.String()), nil }
+
+// UnmarshalText reads a warning that a program has got.
+func (w *Warning) UnmarshalText(text []byte) error {
+	w.Do = nil
+	return w.What.UnmarshalText(text)
 }
 
 // OptionalTime returns a time for a [Channel]: nil if t is zero, else t in UTC with milliseconds.

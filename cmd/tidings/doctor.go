@@ -32,9 +32,9 @@ func (c *doctorCommand) Run(ctx context.Context, s streams) error {
 func findingsTable(findings []proxy.Finding, t terminal) string {
 	table := table{terminal: t, columns: []column{{}, {elastic: 1, wrap: true}}}
 	for _, f := range findings {
-		table.row(cell{f.Level, levelColour(f.Level)}, cell{text: f.What})
-		if f.Do != "" {
-			table.row(cell{}, cell{text: "→ " + f.Do, colour: bold})
+		table.row(cell{f.Level, levelColour(f.Level)}, cell{text: f.What.String()})
+		if len(f.Do) > 0 {
+			table.row(cell{}, cell{text: "→ " + f.Do.String(), colour: bold})
 		}
 	}
 	return table.String()

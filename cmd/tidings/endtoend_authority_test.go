@@ -44,7 +44,7 @@ func TestAnAuthorityAdmitsNodes(t *testing.T) {
 		t.Helper()
 		eventually(t, 3*timeout, "the node to be "+want, func() error {
 			found, err := askJSON[proxy.DoctorResponse](other, "doctor")
-			if err == nil && (len(found.Findings) == 0 || !strings.Contains(found.Findings[0].What, want)) {
+			if err == nil && (len(found.Findings) == 0 || !strings.Contains(found.Findings[0].What.String(), want)) {
 				err = fmt.Errorf("%+v", found.Findings)
 			}
 			return err

@@ -58,7 +58,7 @@ func newCutOffNetwork(t *testing.T) *cutOffNetwork {
 	}
 	for _, c := range h.clients {
 		eventually(t, 2*timeout, "a client", func() error {
-			if s := c.status(); s.EstimateN < 3 && !strings.Contains(strings.Join(s.Warnings, " "), "cannot connect to this node") {
+			if s := c.status(); s.EstimateN < 3 && !strings.Contains(fmt.Sprint(s.Warnings), "cannot connect to this node") {
 				return fmt.Errorf("%s: %q", s.State, s.Warnings)
 			}
 			return nil
@@ -99,7 +99,7 @@ func (h *cutOffNetwork) addItem() {
 // reportsCutOff checks all places where a node says that it hears from no other node.
 func (h *cutOffNetwork) reportsCutOff(r *nodeProcess) error {
 	s := r.status()
-	if !s.CutOff || s.CutOffSince == nil || s.State != proxy.StateCutOff || !strings.Contains(strings.Join(s.Warnings, " "), "has been heard of since") {
+	if !s.CutOff || s.CutOffSince == nil || s.State != proxy.StateCutOff || !strings.Contains(fmt.Sprint(s.Warnings), "has been heard of since") {
 		return fmt.Errorf("status: %+v", s)
 	}
 	if c := r.list()[h.url]; c.State != proxy.StateCutOff || !strings.Contains(c.Error, "polls it itself") || c.Since == nil || c.NextPoll == nil || !c.Polls {

@@ -60,7 +60,7 @@ func TestFullDisk(t *testing.T) {
 	eventually(t, timeout, "words about the disk", func() error {
 		s = n.status()
 		for _, w := range s.Warnings {
-			if strings.Contains(w, "full") || strings.Contains(w, "no space") {
+			if said := w.String(); strings.Contains(said, "full") || strings.Contains(said, "no space") {
 				t.Logf("status: %s: %s", s.State, w)
 				return nil
 			}
@@ -237,13 +237,13 @@ func TestDamagedStore(t *testing.T) {
 			}
 			warned := false
 			for _, w := range s.Warnings {
-				warned = warned || strings.Contains(w, "store was damaged") && strings.Contains(w, words)
+				warned = warned || strings.Contains(w.String(), "store was damaged") && strings.Contains(w.String(), words)
 			}
 			if !warned {
 				t.Errorf("status does not say that %s: %s %q", words, s.State, s.Warnings)
 			}
 			for _, key := range []string{"feedtree/", "owner/seat", `\x`} {
-				if strings.Contains(logged+strings.Join(s.Warnings, "\n"), key) {
+				if strings.Contains(logged+fmt.Sprint(s.Warnings), key) {
 					t.Errorf("people are told of %s: %q\n%s", key, s.Warnings, logged)
 				}
 			}

@@ -43,7 +43,7 @@ func statusTable(st proxy.Status, t terminal, now time.Time) string {
 	line("network", st.Network, bold)
 	line("scheme", st.Scheme, plainText)
 	line("settings", settingsOf(st), plainText)
-	line("ids", proxy.IDsText(st.Settings["ids"]), plainText)
+	line("ids", proxy.IDsText(st.Settings["ids"]).String(), plainText)
 	line("members", membersText(st.EstimateN), plainText)
 	line("peers", strconv.Itoa(st.Peers)+" connected", plainText)
 	line("subscriptions", strconv.Itoa(st.Subscriptions), plainText)
@@ -65,7 +65,7 @@ func statusTable(st proxy.Status, t terminal, now time.Time) string {
 		line(name, a, plainText)
 	}
 	for _, w := range st.Warnings {
-		line("warning", w, yellow)
+		line("warning", w.String(), yellow)
 	}
 	for _, r := range st.RejectedItems {
 		item := r.URL

@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"tidings/internal/locale"
 	"tidings/proxy"
 )
 
@@ -133,17 +134,17 @@ func TestColoursOnATerminalOnly(t *testing.T) {
 
 func TestStatusAndDoctorForPeople(t *testing.T) {
 	st := proxy.Status{State: "ok", Network: "tidings", Scheme: "bound", EstimateN: 1234, Peers: 40, Subscriptions: 3,
-		ChannelsOwned: 7, ChannelsPolled: 5, UptimeS: 7300, Addresses: []string{"/ip4/a", "/ip4/b"}, Warnings: []string{"the disk is full"},
+		ChannelsOwned: 7, ChannelsPolled: 5, UptimeS: 7300, Addresses: []string{"/ip4/a", "/ip4/b"}, Warnings: []proxy.Warning{{What: locale.Text{"the disk is full"}}},
 		RejectedItems: []proxy.RejectedItem{{URL: "https://a/", Seq: 13, Key: "SHA256:k", Why: "who is that", At: proxy.OptionalTime(noon.Add(-3 * time.Minute))}, {Why: "not a publication", At: proxy.OptionalTime(noon.Add(-2 * time.Hour))}}}
-	for _, want := range []string{"members        about 1234\n", "up for         2 h\n", "addresses      /ip4/a\n               /ip4/b\n", "warning        the disk is full\n",
+	for _, want := range []string{"members        about 1234\n", "up for         2 h\n", "addresses      /ip4/a\n               /ip4/b\n", "warning        The disk is full.\n",
 		"refused        item 13 of https://a/, signed by SHA256:k, 3 min ago: who is that\n", "refused        an item, 2 h ago: not a publication\n"} {
 		if got := statusTable(st, terminal{}, noon); !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
 	got := findingsTable([]proxy.Finding{
-		{Level: "ok", What: "readers are served"},
-		{Level: "problem", What: "the disk is full: nothing new can be kept", Do: "make room"},
+		{Level: "ok", What: locale.Text{"readers are served"}},
+		{Level: "problem", What: locale.Text{"the disk is full: nothing new can be kept"}, Do: locale.Text{"make room"}},
 	}, terminal{width: minTerminalWidth})
 	want := `
 ok       readers are served

@@ -9,6 +9,7 @@ import (
 
 	"tidings/corona"
 	"tidings/corona/websub"
+	"tidings/internal/locale"
 	"tidings/proxy"
 )
 
@@ -93,9 +94,9 @@ func (d *Daemon) PublicAddr() net.Addr {
 
 // callbacksFinding says how hubs reach the node, and what for.
 func callbacksFinding(url string, listens net.Addr, subscriptions int, member bool) proxy.Finding {
-	f := proxy.Finding{Level: levelOK, What: "hubs reach this node at " + url + " (it listens at " + listens.String() + "); it is subscribed for " + proxy.Plural(subscriptions, "feed", "feeds") + " of the network"}
+	f := proxy.Finding{Level: levelOK, What: locale.Say("hubs reach this node at %s (it listens at %s); it is subscribed for %s of the network", url, listens.String(), locale.Say("%d feeds", subscriptions))}
 	if !member {
-		f.Level, f.What = levelNote, "hubs could reach this node at "+url+", but it is no member of the network, so no other node asks it to subscribe"
+		f.Level, f.What = levelNote, locale.Say("hubs could reach this node at %s, but it is no member of the network, so no other node asks it to subscribe", url)
 	}
 	return f
 }
@@ -106,8 +107,8 @@ func failedHubs(channels []proxy.Channel) (findings []proxy.Finding) {
 		if c.HubFault != "" && len(findings) < maxProblemFeeds {
 			findings = append(findings, proxy.Finding{
 				Level: levelNote,
-				What:  c.URL + ": its hub is not relied on, so the feed is polled as if it had none: " + c.HubFault,
-				Do:    "nothing: the hub is asked again, and relied on when it delivers; if this lasts, tell the owner of the site",
+				What:  locale.Say("%s: its hub is not relied on, so the feed is polled as if it had none: %s", c.URL, c.HubFault),
+				Do:    locale.Say("nothing: the hub is asked again, and relied on when it delivers; if this lasts, tell the owner of the site"),
 			})
 		}
 	}

@@ -138,7 +138,7 @@ func TestHubsPushToANodeWithAPublicAddress(t *testing.T) {
 func TestAHubThatIsNotReliedOnIsReported(t *testing.T) {
 	channels := []proxy.Channel{{URL: "https://a.example/", PushedBy: "hub.example"}, {URL: "https://b.example/", HubFault: "it has not delivered an item that polls have found"}}
 	f := failedHubs(channels)
-	if len(f) != 1 || f[0].Level != levelNote || !strings.Contains(f[0].What, "https://b.example/: its hub is not relied on") || f[0].Do == "" {
+	if len(f) != 1 || f[0].Level != levelNote || !strings.Contains(f[0].What.String(), "https://b.example/: its hub is not relied on") || len(f[0].Do) == 0 {
 		t.Errorf("%+v", f)
 	}
 	for range 2 * maxProblemFeeds {

@@ -238,7 +238,7 @@ func TestFormerKeysAreDescribed(t *testing.T) {
 	changed := proxy.Channel{URL: "https://a/", PublisherSince: since, FormerKeys: []proxy.FormerKey{{Key: shown(1), Revoked: true}}}
 	went := proxy.Channel{URL: "https://b/", PublisherSince: since, FormerKeys: []proxy.FormerKey{{Key: shown(1)}}}
 	if got := changedKeys([]proxy.Channel{changed, went, {URL: "https://c/"}}, at.Add(time.Hour)); len(got) != 2 ||
-		!strings.HasPrefix(got[0].What, "https://a/: at 2026-11-20 12:00:00 UTC") || !strings.HasPrefix(got[1].What, "https://b/") {
+		!strings.HasPrefix(got[0].What.String(), "https://a/: at 2026-11-20 12:00:00 UTC") || !strings.HasPrefix(got[1].What.String(), "https://b/") {
 		t.Errorf("%+v", got)
 	}
 	if got := changedKeys([]proxy.Channel{changed}, at.Add(2*keyChangeAge)); len(got) != 0 {

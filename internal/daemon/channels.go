@@ -72,7 +72,7 @@ func (l *channelList) List(ctx context.Context) (channels []proxy.Channel, err e
 func withStoreError(c proxy.Channel, failing string) proxy.Channel {
 	if failing != "" && (c.State == proxy.StateOK || c.State == proxy.StateNew) {
 		c.State, c.Since = proxy.StateUnsaved, nil
-		c.Error, c.Do = "this node cannot save new items: "+failing, diskRemedy
+		c.Error, c.Do = "this node cannot save new items: "+failing, diskRemedy.String()
 	}
 	return c
 }

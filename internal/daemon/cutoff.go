@@ -1,11 +1,11 @@
 package daemon
 
 import (
-	"fmt"
 	"time"
 
 	"tidings/corona/coronapb"
 	"tidings/feedtree"
+	"tidings/internal/locale"
 	"tidings/internal/node"
 	"tidings/proxy"
 )
@@ -14,8 +14,8 @@ import (
 const timeFormat = "2006-01-02 15:04 UTC"
 
 // noContactText says since when the node has had no contact with other nodes.
-func noContactText(since time.Time) string {
-	return fmt.Sprintf("no other node of the network has been heard of since %s, for %s", since.UTC().Format(timeFormat), proxy.FormatSpan(time.Since(since)))
+func noContactText(since time.Time) locale.Text {
+	return locale.Say("no other node of the network has been heard of since %s, for %s", since.UTC().Format(timeFormat), proxy.SpanText(time.Since(since)))
 }
 
 // cutOffFinding returns the doctor's finding about a node without contact to other nodes.
@@ -24,13 +24,13 @@ func cutOffFinding(c feedtree.CutOff, subscriptions int) proxy.Finding {
 	switch {
 	case subscriptions == 0:
 	case c.Feeds == 0:
-		what += fmt.Sprintf(": from %s on, this node polls its subscriptions itself", c.Since.Add(c.After).UTC().Format(timeFormat))
+		what = locale.Say("%s: from %s on, this node polls its subscriptions itself", what, c.Since.Add(c.After).UTC().Format(timeFormat))
 	default:
-		what += fmt.Sprintf(": this node polls %d of its %s itself", c.Feeds, proxy.Plural(subscriptions, "subscription", "subscriptions"))
+		what = locale.Say("%s: this node polls %d of its %s itself", what, c.Feeds, locale.Say("%d subscriptions", subscriptions))
 	}
 	return proxy.Finding{
 		Level: levelNote, What: what,
-		Do: "check the network connection of this machine, and whether nodes run at the --bootstrap addresses; the node rejoins by itself, and no item is shown twice",
+		Do: locale.Say("check the network connection of this machine, and whether nodes run at the --bootstrap addresses; the node rejoins by itself, and no item is shown twice"),
 	}
 }
 
@@ -52,7 +52,7 @@ func withCutOff(c proxy.Channel, s feedtree.Subscription, cut *feedtree.CutOff) 
 		return c
 	}
 	c.State, c.Since = proxy.StateCutOff, proxy.OptionalTime(cut.Since)
-	c.Error = noContactText(cut.Since) + ": this node polls the feed itself from " + s.Heard.Add(cut.After).UTC().Format(timeFormat) + " on"
+	c.Error = noContactText(cut.Since).String() + ": this node polls the feed itself from " + s.Heard.Add(cut.After).UTC().Format(timeFormat) + " on"
 	return c
 }
 

@@ -381,7 +381,7 @@ func (d *Daemon) join(ctx context.Context) error {
 		return err
 	}
 	if f, ok := d.damage.finding(d.config.Dir); ok {
-		d.log.Warn("store is damaged", "details", f.What, "remedy", f.Do)
+		d.log.Warn("store is damaged", "details", f.What.String(), "remedy", f.Do.String())
 	}
 	close(d.joined)
 	return nil

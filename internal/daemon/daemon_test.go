@@ -270,7 +270,7 @@ func TestOtherNetworkIsRefusedOnBothSides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if refused := s.State == proxy.StateRefused; refused != (m == b) || refused && !strings.Contains(s.Warnings[0], "start the node with an empty --data") {
+		if refused := s.State == proxy.StateRefused; refused != (m == b) || refused && !strings.Contains(s.Warnings[0].String(), "start the node with an empty --data") {
 			t.Errorf("state %q, warnings %q", s.State, s.Warnings)
 		}
 	}

@@ -1,8 +1,7 @@
 package daemon
 
 import (
-	"fmt"
-
+	"tidings/internal/locale"
 	"tidings/proxy"
 )
 
@@ -17,7 +16,7 @@ type storeDamage struct {
 }
 
 // checkDisk is the remedy if nothing is lost.
-const checkDisk = "check the health of the disk"
+var checkDisk = locale.Say("check the health of the disk")
 
 // finding returns what is wrong, what was lost as far as that is known, and what to do; ok is false if there
 // was no damage. It cannot name missing feeds: their names were in the lost records.
@@ -26,19 +25,19 @@ func (d storeDamage) finding(dir string) (f proxy.Finding, ok bool) {
 	case d.lost && d.complete && (d.repaired || d.restored > 0):
 		return proxy.Finding{
 			Level: levelNote,
-			What:  fmt.Sprintf("the store was damaged or lost when the node started: no subscription is lost, because %s came back from the second copy, %s.second; missing articles come again from the network", proxy.Plural(d.restored, "missing record", "missing records"), storeFile),
+			What:  locale.Say("the store was damaged or lost when the node started: no subscription is lost, because %s came back from the second copy, %s.second; missing articles come again from the network", locale.Say("%d missing records", d.restored), storeFile),
 			Do:    checkDisk,
 		}, true
 	case d.lost && d.repaired:
 		return proxy.Finding{
 			Level: levelNote,
-			What:  "the store was damaged when the node started, and subscriptions may be lost: " + d.remaining(),
-			Do:    fmt.Sprintf("compare the list with that of your feed reader, and subscribe again to missing feeds; check the health of the disk; delete the damaged file in %s (%s.damaged-…) when all is well", dir, storeFile),
+			What:  locale.Say("the store was damaged when the node started, and subscriptions may be lost: %s", d.remaining()),
+			Do:    locale.Say("compare the list with that of your feed reader, and subscribe again to missing feeds; check the health of the disk; delete the damaged file in %s (%s.damaged-…) when all is well", dir, storeFile),
 		}, true
 	case d.repaired:
 		return proxy.Finding{
 			Level: levelNote,
-			What:  "the store was damaged when the node started: no subscription is lost; missing articles come again from the network",
+			What:  locale.Say("the store was damaged when the node started: no subscription is lost; missing articles come again from the network"),
 			Do:    checkDisk,
 		}, true
 	}
@@ -46,10 +45,9 @@ func (d storeDamage) finding(dir string) (f proxy.Finding, ok bool) {
 }
 
 // remaining says how many subscriptions could be read.
-func (d storeDamage) remaining() string {
-	const rest = " could be read, and missing articles come again from the network"
+func (d storeDamage) remaining() locale.Text {
 	if d.subscriptions == 0 {
-		return "none could be read"
+		return locale.Say("none could be read")
 	}
-	return proxy.Plural(d.subscriptions, "subscription", "subscriptions") + rest
+	return locale.Say("%d subscriptions could be read, and missing articles come again from the network", d.subscriptions)
 }

@@ -3,6 +3,8 @@ package daemon
 import (
 	"strings"
 	"testing"
+
+	"tidings/proxy"
 )
 
 func TestStoreDamageIsDescribed(t *testing.T) {
@@ -25,7 +27,7 @@ func TestStoreDamageIsDescribed(t *testing.T) {
 			t.Errorf("%+v: %+v", c.damage, f)
 		}
 		for _, w := range c.want {
-			if said := sentence(f); !strings.Contains(said, w) {
+			if said := (proxy.Warning{What: f.What, Do: f.Do}).String(); !strings.Contains(said, w) {
 				t.Errorf("%+v: no %q in: %s", c.damage, w, said)
 			}
 		}

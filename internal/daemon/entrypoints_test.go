@@ -34,7 +34,7 @@ func TestEntryPointsFinding(t *testing.T) {
 		{"claims", overlay.EntryPoints{Known: 1, Claimed: 768, Likely: 26, CheckedAt: checked}, levelNote, "about 768 members, but those that answer are as far apart as in a network of 26", "second --bootstrap"},
 	} {
 		f, ok := entryPointsFinding(c.points)
-		if ok != (c.level != "") || f.Level != c.level || !strings.Contains(f.What, c.what) || !strings.Contains(f.Do, c.remedy) {
+		if ok != (c.level != "") || f.Level != c.level || !strings.Contains(f.What.String(), c.what) || !strings.Contains(f.Do.String(), c.remedy) {
 			t.Errorf("%s: %+v", c.name, f)
 		}
 		if is := entryPointsStatus(c.points).Doubtful; is != (c.level == levelNote) {
@@ -68,7 +68,7 @@ func TestEntryPointsOfAnotherNetworkAreNamed(t *testing.T) {
 	newcomer.awaitMembers(t, 2)
 	within(t, awaitTimeout, "a warning", func() error {
 		s, err := newcomer.Status(t.Context())
-		if err == nil && !strings.Contains(strings.Join(s.Warnings, " "), "a node at --bootstrap, is in another network than this node") {
+		if err == nil && !strings.Contains(fmt.Sprint(s.Warnings), "a node at --bootstrap, is in another network than this node") {
 			err = fmt.Errorf("%q", s.Warnings)
 		}
 		return err

@@ -39,7 +39,7 @@ type keywords struct {
 
 	arrivals        arrivals
 	missed          missedArticles
-	restoredText    string         // what was restored of a damaged or lost store; "": nothing was
+	restoredText    locale.Text    // what was restored of a damaged or lost store; empty: nothing was
 	memoryShare     func() float64 // share of the memory limit in use, 0 to 1; tests replace it
 	memoryCheckedAt time.Time      // when memoryShare was last called; owned by the loop
 
@@ -88,8 +88,8 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 	if why := disk.Lost(); why != "" {
 		switch restored, complete := disk.Restored(); {
 		case complete && (restored > 0 || !errors.Is(statErr, fs.ErrNotExist)):
-			k.restoredText = fmt.Sprintf("the store of searches was damaged or lost when the node started: no search is lost, %d came back from the second copy, %s.second", restored, keywordsFile)
-			k.log.Warn("store is damaged", "details", k.restoredText, "remedy", checkDisk)
+			k.restoredText = locale.Say("the store of searches was damaged or lost when the node started: no search is lost, %d came back from the second copy, %s.second", restored, keywordsFile)
+			k.log.Warn("store is damaged", "details", k.restoredText.String(), "remedy", checkDisk.String())
 		case !errors.Is(statErr, fs.ErrNotExist):
 			k.log.Error("searches were lost with their store, and their addresses are no longer valid", "reason", why)
 		}
@@ -162,7 +162,7 @@ func (k *keywords) publishCounts() {
 }
 
 // resourceRemedy is the remedy if articles were missed.
-const resourceRemedy = "check whether the machine has enough processor time, memory and disk space"
+var resourceRemedy = locale.Say("check whether the machine has enough processor time, memory and disk space")
 
 // ready reports whether the reflector is loaded.
 func (k *keywords) ready() bool { return isClosed(k.loaded) && k.loadErr == nil }
@@ -173,43 +173,43 @@ func (k *keywords) findings(channels int, filter bool) (findings []proxy.Finding
 	if !isClosed(k.loaded) {
 		return nil
 	}
-	if k.restoredText != "" {
+	if len(k.restoredText) > 0 {
 		findings = append(findings, proxy.Finding{Level: levelNote, What: k.restoredText, Do: checkDisk})
 	}
 	if k.loadErr != nil {
-		findings = append(findings, proxy.Finding{Level: levelProblem, What: "searches cannot be read: " + k.loadErr.Error(), Do: diskRemedy})
-	}
-	with := fmt.Sprintf("this node's subscriptions (%d)", channels)
-	if filter {
-		with = "all feeds of the network"
+		findings = append(findings, proxy.Finding{Level: levelProblem, What: locale.Say("searches cannot be read: %s", k.loadErr.Error()), Do: diskRemedy})
 	}
 	if n := k.unreadable.Load(); n > 0 {
 		findings = append(findings, proxy.Finding{
-			Level: levelNote, What: proxy.Plural(n, "search", "searches") + " of an earlier version cannot be read any more, and no article matches; the log has the queries",
-			Do: "unwatch these queries, and watch new ones",
+			Level: levelNote, What: locale.Say("%d searches of an earlier version cannot be read any more, and no article matches; the log has the queries", n),
+			Do: locale.Say("unwatch these queries, and watch new ones"),
 		})
 	}
 	if n := k.subscriptions.Load(); n > 0 {
-		findings = append(findings, proxy.Finding{Level: levelOK, What: fmt.Sprintf("searches: %d, which cover new articles of %s", n, with)})
+		what := locale.Say("searches: %d, which cover new articles of this node's subscriptions (%d)", n, channels)
+		if filter {
+			what = locale.Say("searches: %d, which cover new articles of all feeds of the network", n)
+		}
+		findings = append(findings, proxy.Finding{Level: levelOK, What: what})
 	}
 	if s := k.shortage.Load(); s != nil {
 		level := levelNote
 		if s.level > 1 {
 			level = levelProblem
 		}
-		findings = append(findings, proxy.Finding{Level: level, What: "searches: " + s.text.String(), Do: "free memory or disk space; the node then asks again for missed articles, as far as they still exist"})
+		findings = append(findings, proxy.Finding{Level: level, What: locale.Say("searches: %s", s.text), Do: locale.Say("free memory or disk space; the node then asks again for missed articles, as far as they still exist")})
 	}
 	if n := k.missed.refusals(); n > 0 {
 		findings = append(findings, proxy.Finding{
 			Level: levelNote, Do: resourceRemedy,
-			What: "for lack of time or space the node did not search " + proxy.Plural(n, "entry", "entries") + " of the network, which did not come again",
+			What: locale.Say("for lack of time or space the node did not search %d entries of the network, which did not come again", n),
 		})
 	}
 	if n := k.dropped.Load(); n > 0 {
 		recovered, lost, outstanding := k.missed.counts()
 		findings = append(findings, proxy.Finding{
 			Level: levelNote, Do: resourceRemedy,
-			What: fmt.Sprintf("since the start the node could not search or keep %s on arrival: searched later %d, to be asked for again %d, lost %d", proxy.Plural(n, "article", "articles"), recovered, outstanding, lost),
+			What: locale.Say("since the start the node could not search or keep %d articles on arrival: searched later %d, to be asked for again %d, lost %d", n, recovered, outstanding, lost),
 		})
 	}
 	return findings

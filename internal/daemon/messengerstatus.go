@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"tidings/internal/locale"
 	"tidings/internal/xmpp"
 	"tidings/proxy"
 )
@@ -94,28 +95,28 @@ func (m *messenger) findings(now time.Time) (findings []proxy.Finding) {
 	if m == nil {
 		return nil
 	}
-	add := func(level, what, do string) {
+	add := func(level string, what, do locale.Text) {
 		findings = append(findings, proxy.Finding{Level: level, What: what, Do: do})
 	}
 	if _, err := os.Stat(m.path + damagedFileEnd); err == nil {
-		add(levelNote, "the file with the contacts of the messenger was damaged and set aside: "+m.path+damagedFileEnd, "ask the contacts to subscribe again, and then delete the damaged file")
+		add(levelNote, locale.Say("the file with the contacts of the messenger was damaged and set aside: %s", m.path+damagedFileEnd), locale.Say("ask the contacts to subscribe again, and then delete the damaged file"))
 	}
 	s := m.client.State()
 	switch {
 	case s.Refused:
-		add(levelNote, "the XMPP server refuses the login of "+m.client.Account()+": "+s.Error,
-			"check that the account exists, and that the first line of the file of --xmpp-password-file is its password; the node reads the file again and tries again within a quarter of an hour, or when it is started again. If the server knows no SCRAM, this account cannot be used")
+		add(levelNote, locale.Say("the XMPP server refuses the login of %s: %s", m.client.Account(), s.Error),
+			locale.Say("check that the account exists, and that the first line of the file of --xmpp-password-file is its password; the node reads the file again and tries again within a quarter of an hour, or when it is started again. If the server knows no SCRAM, this account cannot be used"))
 	case !s.Connected && now.Sub(s.Since) >= patience && s.Error != "":
-		add(levelNote, "the messenger "+m.client.Account()+" is not connected: "+s.Error,
-			"check that the XMPP server runs and that its certificate is valid for the domain of the account; if DNS does not name the server, give its address with --xmpp-server. News waits, and the node tries again by itself")
+		add(levelNote, locale.Say("the messenger %s is not connected: %s", m.client.Account(), s.Error),
+			locale.Say("check that the XMPP server runs and that its certificate is valid for the domain of the account; if DNS does not name the server, give its address with --xmpp-server. News waits, and the node tries again by itself"))
 	case !s.Connected:
-		what := "the messenger " + m.client.Account() + " is not connected yet"
+		what := locale.Say("the messenger %s is not connected yet", m.client.Account())
 		if s.Error != "" {
-			what += ": " + s.Error
+			what = locale.Say("the messenger %s is not connected yet: %s", m.client.Account(), s.Error)
 		}
-		add(levelOK, what, "")
+		add(levelOK, what, nil)
 	default:
-		add(levelOK, fmt.Sprintf("the messenger %s is connected; %s available", m.client.Account(), proxy.Plural(s.Available, "contact is", "contacts are")), "")
+		add(levelOK, locale.Say("the messenger %s is connected; %s", m.client.Account(), locale.Say("%d contacts are available", s.Available)), nil)
 	}
 	return findings
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tidings/cobra/query"
+	"tidings/internal/locale"
 	"tidings/internal/news"
 	"tidings/internal/notify"
 	"tidings/internal/store"
@@ -325,26 +326,27 @@ const failingTarget = 24 * time.Hour
 
 // findings returns what the doctor says about the targets.
 func (n *notifications) findings(now time.Time) (findings []proxy.Finding) {
-	add := func(what, do string) {
+	add := func(what, do locale.Text) {
 		findings = append(findings, proxy.Finding{Level: levelNote, What: what, Do: do})
 	}
 	if _, err := os.Stat(n.path + damagedFileEnd); err == nil {
-		add("the file with the targets of notifications was damaged and set aside: "+n.path+damagedFileEnd, "add the targets again with tidings notify add, and then delete the damaged file")
+		add(locale.Say("the file with the targets of notifications was damaged and set aside: %s", n.path+damagedFileEnd), locale.Say("add the targets again with tidings notify add, and then delete the damaged file"))
 	}
 	for _, t := range n.Targets() {
-		name := "the target " + t.ID + " (" + t.To + ") of notifications"
+		name := locale.Say("the target %s (%s) of notifications", t.ID, t.To)
 		remove := "tidings notify remove " + t.ID
 		switch {
 		case t.Ended != nil:
-			add(fmt.Sprintf("%s said at %s that it takes no more messages (410 Gone)", name, t.Ended.Format(time.DateTime)), "if that is a mistake, add it again; then, or if it is not: "+remove)
+			add(locale.Say("%s said at %s that it takes no more messages (410 Gone)", name, t.Ended.Format(time.DateTime)), locale.Say("if that is a mistake, add it again; then, or if it is not: %s", remove))
 		case t.Failing != nil && now.Sub(*t.Failing) >= failingTarget:
-			add(fmt.Sprintf("%s has taken nothing since %s UTC: %s", name, t.Failing.Format(time.DateTime), t.Error), "repair the receiver and try it with tidings notify test "+t.ID+"; the node keeps news for it for some days; or "+remove)
+			add(locale.Say("%s has taken nothing since %s UTC: %s", name, t.Failing.Format(time.DateTime), t.Error), locale.Say("repair the receiver and try it with tidings notify test %s; the node keeps news for it for some days; or %s", t.ID, remove))
 		}
 		if t.Dead >= news.MaxDeadLetters {
-			add(fmt.Sprintf("%s has not taken %d events, and that is as many as the node keeps: older ones are gone", name, t.Dead), "see why with tidings notify dead "+t.ID+", repair the receiver, and add it again to begin with an empty list; or "+remove)
+			add(locale.Say("%s has not taken %d events, and that is as many as the node keeps: older ones are gone", name, t.Dead), locale.Say("see why with tidings notify dead %s, repair the receiver, and add it again to begin with an empty list; or %s", t.ID, remove))
 		}
 		if t.Missed {
-			add(name+" has missed events, because it was away or held back for longer than the node keeps them", "read the feeds themselves for what it has missed; to clear this note, remove the target and add it again")
+			add(locale.Say("%s has missed events, because it was away or held back for longer than the node keeps them", name),
+				locale.Say("read the feeds themselves for what it has missed; to clear this note, remove the target and add it again"))
 		}
 	}
 	return findings

@@ -494,12 +494,12 @@ func TestFindingsAboutTargets(t *testing.T) {
 			t.Errorf("before a day: %+v", f)
 		}
 		time.Sleep(2 * time.Hour)
-		if f := n.findings(time.Now()); len(f) != 1 || !strings.Contains(f[0].What, "down (https://hooks.example/…) of notifications has taken nothing since") || !strings.Contains(f[0].Do, "tidings notify test down") {
+		if f := n.findings(time.Now()); len(f) != 1 || !strings.Contains(f[0].What.String(), "down (https://hooks.example/…) of notifications has taken nothing since") || !strings.Contains(f[0].Do.String(), "tidings notify test down") {
 			t.Errorf("after a day: %+v", f)
 		}
 		record(1 + news.MaxDeadLetters)
 		time.Sleep(time.Minute)
-		if f := n.findings(time.Now()); len(f) != 2 || !strings.Contains(f[1].What, "refuser") || !strings.Contains(f[1].What, "1000 events") || !strings.Contains(f[1].Do, "tidings notify dead refuser") {
+		if f := n.findings(time.Now()); len(f) != 2 || !strings.Contains(f[1].What.String(), "refuser") || !strings.Contains(f[1].What.String(), "1,000 events") || !strings.Contains(f[1].Do.String(), "tidings notify dead refuser") {
 			t.Errorf("a full list: %+v", f)
 		}
 		if letters, err := n.DeadLetters("refuser"); err != nil || len(letters) != news.MaxDeadLetters {

@@ -16,6 +16,7 @@ import (
 	"tidings/corona"
 	"tidings/difference"
 	"tidings/internal/feed"
+	"tidings/internal/locale"
 	"tidings/internal/store"
 	"tidings/proxy"
 )
@@ -218,16 +219,16 @@ func (p *privateFeeds) findings() (findings []proxy.Finding) {
 		}
 		findings = append(findings, proxy.Finding{
 			Level: levelNote,
-			What:  "the file of a private feed was damaged and set aside: " + path,
-			Do:    "subscribe to the feed again and give your reader its new address, or restore the file from a backup without the ending " + damagedFileEnd + " and start the node again; then delete the damaged file",
+			What:  locale.Say("the file of a private feed was damaged and set aside: %s", path),
+			Do:    locale.Say("subscribe to the feed again and give your reader its new address, or restore the file from a backup without the ending %s and start the node again; then delete the damaged file", damagedFileEnd),
 		})
 	}
 	for _, f := range p.byName {
 		if f.contents.cut {
 			findings = append(findings, proxy.Finding{
 				Level: levelNote,
-				What:  fmt.Sprintf("%s: its last items are left out, because private feeds may take %d MiB together, and one %d MiB", f.Name, maxAllPrivateBytes>>20, maxPrivateBytes>>20),
-				Do:    "unsubscribe from private feeds that you do not read",
+				What:  locale.Say("%s: its last items are left out, because private feeds may take %d MiB together, and one %d MiB", f.Name, maxAllPrivateBytes>>20, maxPrivateBytes>>20),
+				Do:    locale.Say("unsubscribe from private feeds that you do not read"),
 			})
 		}
 	}

@@ -140,10 +140,10 @@ func TestFailingStoreIsShownInTheState(t *testing.T) {
 }
 
 func TestJoinHintNamesAnAddress(t *testing.T) {
-	if s := joinHint(Snapshot{}); !strings.Contains(s, "no address") {
+	if s := joinHint(Snapshot{}).String(); !strings.Contains(s, "no address") {
 		t.Error(s)
 	}
-	if s := joinHint(Snapshot{Addrs: []string{"/ip4/192.0.2.1/tcp/4801/p2p/x"}}); !strings.HasSuffix(s, "/ip4/192.0.2.1/tcp/4801/p2p/x") {
+	if s := joinHint(Snapshot{Addrs: []string{"/ip4/192.0.2.1/tcp/4801/p2p/x"}}).String(); !strings.HasSuffix(s, "/ip4/192.0.2.1/tcp/4801/p2p/x") {
 		t.Error(s)
 	}
 }

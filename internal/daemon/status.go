@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -11,14 +10,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"tidings/cobra/firehose"
 	"tidings/corona/coronapb"
 	"tidings/difference"
 	"tidings/feedtree"
 	"tidings/internal/feed"
+	"tidings/internal/locale"
 	"tidings/internal/store"
 	"tidings/internal/wire"
 	"tidings/overlay"
@@ -161,11 +159,11 @@ func (st *status) Status(ctx context.Context) (proxy.Status, error) {
 	}
 	for _, f := range st.findings(snap) {
 		if f.Level != levelOK {
-			s.Warnings = append(s.Warnings, sentence(f))
+			s.Warnings = append(s.Warnings, proxy.Warning{What: f.What, Do: f.Do})
 		}
 		switch {
 		case f.Level != levelProblem:
-		case f.What == wrongNetworkText: // it is always the first problem
+		case f.What.String() == wrongNetworkText: // it is always the first problem
 			s.State = proxy.StateRefused
 		default:
 			s.State = "trouble"
@@ -242,7 +240,7 @@ func (st *status) Network(ctx context.Context) (n proxy.Network, err error) {
 }
 
 // diskRemedy is the remedy for a store that cannot be written.
-const diskRemedy = "free space on the disk, or check its health"
+var diskRemedy = locale.Say("free space on the disk, or check its health")
 
 // Levels of findings.
 const (
@@ -274,11 +272,11 @@ func (st *status) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 			reported++ // a finding about the node's store or network covers this
 		} else if c.Error != "" && !well && problems < maxProblemFeeds {
 			problems++
-			findings = append(findings, proxy.Finding{
-				Level: levelNote,
-				What:  c.URL + ": " + problemOf(c),
-				Do:    cmp.Or(c.Do, "nothing: the node tries again by itself"),
-			})
+			f := proxy.Finding{Level: levelNote, What: locale.Say("%s: %s", c.URL, problemOf(c)), Do: locale.Text{c.Do}}
+			if c.Do == "" {
+				f.Do = locale.Say("nothing: the node tries again by itself")
+			}
+			findings = append(findings, f)
 		}
 	}
 	findings = append(findings, changedKeys(channels, time.Now())...)
@@ -288,7 +286,7 @@ func (st *status) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 	findings = append(findings, st.contacts.findings(time.Now())...)
 	findings = append(findings, st.keywords.findings(proxy.CountShared(channels), st.config.Filter)...)
 	if problems+reported == 0 && len(channels) > 0 {
-		findings = append(findings, proxy.Finding{Level: levelOK, What: fmt.Sprintf("subscriptions: %d, none with problems", len(channels))})
+		findings = append(findings, proxy.Finding{Level: levelOK, What: locale.Say("subscriptions: %d, none with problems", len(channels))})
 	}
 	return findings, nil
 }
@@ -316,8 +314,8 @@ func changedKeys(channels []proxy.Channel, now time.Time) (findings []proxy.Find
 		}
 		findings = append(findings, proxy.Finding{
 			Level: levelNote,
-			What:  fmt.Sprintf("%s: at %s %s", c.URL, c.PublisherSince.Format("2006-01-02 15:04:05 UTC"), c.KeyChange),
-			Do:    "ask the publisher about the new key, unless you expected it",
+			What:  locale.Say("%s: at %s %s", c.URL, c.PublisherSince.Format("2006-01-02 15:04:05 UTC"), c.KeyChange),
+			Do:    locale.Say("ask the publisher about the new key, unless you expected it"),
 		})
 	}
 	return findings
@@ -325,16 +323,6 @@ func changedKeys(channels []proxy.Channel, now time.Time) (findings []proxy.Find
 
 // maxProblemFeeds bounds the feeds that the doctor reports; list shows all.
 const maxProblemFeeds = 20
-
-// sentence returns a finding and its remedy as one sentence.
-func sentence(f proxy.Finding) string {
-	s := f.What
-	if f.Do != "" {
-		s += "; " + f.Do
-	}
-	first, size := utf8.DecodeRuneInString(s)
-	return string(unicode.ToUpper(first)) + s[size:] + "."
-}
 
 // remedy returns what the user can do about the state of a subscription, other than wait; "" if nothing.
 // private says that the node may poll origins on private addresses. If waiting does not help, the last resort
@@ -376,15 +364,15 @@ func remedy(channel, state string, private bool) string {
 const allowPrivateRemedy = "if the web server is yours and has a private address, run the node with --allow-private-origins (link-local addresses are never polled)"
 
 // joinHint says how others can join the network of a node that is alone.
-func joinHint(snap Snapshot) string {
+func joinHint(snap Snapshot) locale.Text {
 	if len(snap.Addrs) == 0 {
-		return "other nodes cannot join through it, because it knows no address at which they can reach it: forward its port (4801 by default, TCP and UDP) on your router, or join another node with --bootstrap"
+		return locale.Say("other nodes cannot join through it, because it knows no address at which they can reach it: forward its port (4801 by default, TCP and UDP) on your router, or join another node with --bootstrap")
 	}
-	return "to let other nodes join, give them this address for --bootstrap: " + snap.Addrs[0]
+	return locale.Say("to let other nodes join, give them this address for --bootstrap: %s", snap.Addrs[0])
 }
 
 // wrongNetworkText is the problem of a node that was started with the data directory of another network.
-const wrongNetworkText = "this data directory belongs to another network than the nodes at --bootstrap (another name or other settings), so they refuse this node"
+var wrongNetworkText = locale.Key("this data directory belongs to another network than the nodes at --bootstrap (another name or other settings), so they refuse this node")
 
 // isRefused reports whether the node is alone and a node at --bootstrap refuses it as a node of another
 // network.
@@ -395,43 +383,43 @@ func isRefused(snap Snapshot) bool {
 
 // findings returns the findings about the node itself.
 func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
-	add := func(level, what, do string) {
+	add := func(level string, what, do locale.Text) {
 		findings = append(findings, proxy.Finding{Level: level, What: what, Do: do})
 	}
 	switch {
 	case snap.Network == "": // no node at --bootstrap has answered yet
-		add(levelProblem, "the node has not found its network yet", "check the --bootstrap addresses, and whether nodes run there")
+		add(levelProblem, locale.Say("the node has not found its network yet"), locale.Say("check the --bootstrap addresses, and whether nodes run there"))
 	case isRefused(snap):
-		add(levelProblem, wrongNetworkText, "start the node with an empty --data directory to join them; before that, save the subscriptions with tidings opml export --original FILE")
+		add(levelProblem, locale.Say(wrongNetworkText), locale.Say("start the node with an empty --data directory to join them; before that, save the subscriptions with tidings opml export --original FILE"))
 	case snap.Revoked && st.config.Authority != nil: // also if no other member is left to which it could attach
 		findings = append(findings, uncertifiedFinding(snap, true))
 	case snap.CutOff != nil:
 		findings = append(findings, cutOffFinding(*snap.CutOff, snap.Feeds))
 	case snap.Size <= 1 && snap.State == overlay.Active:
-		add(levelOK, "the node is alone in its network and polls for itself", joinHint(snap))
+		add(levelOK, locale.Say("the node is alone in its network and polls for itself"), joinHint(snap))
 	case snap.State == overlay.Attached && snap.Reachable && snap.IDs == wire.CertificateIDs:
 		findings = append(findings, uncertifiedFinding(snap, false))
 	case snap.State == overlay.Attached && snap.Reachable && snap.IDs == wire.AddressIDs:
-		add(levelNote, "other nodes have all places of this node's block of addresses, so it takes part as a client: it reads and does not poll for others",
-			"the node asks again each hour")
+		add(levelNote, locale.Say("other nodes have all places of this node's block of addresses, so it takes part as a client: it reads and does not poll for others"),
+			locale.Say("the node asks again each hour"))
 	case snap.State == overlay.Attached:
-		add(levelNote, "other nodes cannot connect to this node, so it takes part through other nodes and does not poll for the network",
-			"to help the network, forward its port (4801 by default, TCP and UDP) on your router")
+		add(levelNote, locale.Say("other nodes cannot connect to this node, so it takes part through other nodes and does not poll for the network"),
+			locale.Say("to help the network, forward its port (4801 by default, TCP and UDP) on your router"))
 	case snap.State != overlay.Active:
-		add(levelNote, "the node is joining its network", "wait a few seconds")
+		add(levelNote, locale.Say("the node is joining its network"), locale.Say("wait a few seconds"))
 	default:
-		add(levelOK, fmt.Sprintf("the node is a member of network %q, which has about %s", snap.Network, proxy.Plural(snap.Size, "member", "members")), "")
+		add(levelOK, locale.Say("the node is a member of network %q, which has about %s", snap.Network, locale.Say("%d members", snap.Size)), nil)
 	}
 	if snap.Size > 1 {
-		text := "ids of members are " + proxy.IDsText(snap.IDs)
+		what := locale.Say("ids of members are %s", proxy.IDsText(snap.IDs))
 		if c := snap.Certificate; c != nil {
-			text += "; this node's own is valid until " + c.NotAfter.Format(time.DateOnly)
+			what = locale.Say("ids of members are %s; this node's own is valid until %s", proxy.IDsText(snap.IDs), c.NotAfter.Format(time.DateOnly))
 		}
-		add(levelOK, text, "")
+		add(levelOK, what, nil)
 	}
 	if a := st.config.Authority; a != nil {
 		if err := a.Check(); err != nil {
-			add(levelProblem, err.Error(), "")
+			add(levelProblem, locale.Text{err.Error()}, nil)
 		}
 	}
 	if f, ok := entryPointsFinding(snap.EntryPoints); ok && snap.CutOff == nil {
@@ -443,28 +431,29 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 	if f := snap.Firehose; st.config.Filter && snap.Network != "" {
 		switch {
 		case f.SilentShards > 0:
-			parts := fmt.Sprintf("of %d of %d parts", f.SilentShards, firehose.DefaultShards)
+			what := locale.Say("this filter receives nothing at present of %d of %d parts of the network's feeds", f.SilentShards, firehose.DefaultShards)
 			if f.SilentShards == firehose.DefaultShards {
-				parts = "of all"
+				what = locale.Say("this filter receives nothing at present of all of the network's feeds")
 			}
-			add(levelNote, "this filter receives nothing at present "+parts+" of the network's feeds", "wait a minute: the filter asks for what it missed in the last hour")
+			add(levelNote, what, locale.Say("wait a minute: the filter asks for what it missed in the last hour"))
 		case f.Missed+f.Gaps > 0:
-			add(levelNote, fmt.Sprintf("since its start this filter missed %s, and was disconnected %s for longer than other nodes keep entries", proxy.Plural(f.Missed, "entry", "entries"), proxy.Plural(f.Gaps, "time", "times")), "")
+			add(levelNote, locale.Say("since its start this filter missed %s, and was disconnected %s for longer than other nodes keep entries",
+				locale.Say("%d entries", f.Missed), locale.Say("%d times", f.Gaps)), nil)
 		default:
-			add(levelOK, fmt.Sprintf("the filter receives all feeds of the network: %s since its start", proxy.Plural(f.Heard, "new entry", "new entries")), "")
+			add(levelOK, locale.Say("the filter receives all feeds of the network: %s since its start", locale.Say("%d new entries", f.Heard)), nil)
 		}
 	}
 	if snap.Store.Failing != "" {
-		add(levelProblem, "the store cannot be written: "+snap.Store.Failing, diskRemedy)
+		add(levelProblem, locale.Say("the store cannot be written: %s", snap.Store.Failing), diskRemedy)
 	}
 	if f, ok := st.damage.finding(st.config.Dir); ok && snap.Network != "" {
 		findings = append(findings, f)
 	}
 	if st.dataDir.identityReplaced {
-		add(levelNote, "the node has a new id, because its store was lost or damaged", "")
+		add(levelNote, locale.Say("the node has a new id, because its store was lost or damaged"), nil)
 	}
 	if snap.Store.Damaged > 0 {
-		add(levelNote, "since the start, damage was found in "+proxy.Plural(snap.Store.Damaged, "record", "records")+" of the store; the node gets what is missing again from the network", "check the health of the disk")
+		add(levelNote, locale.Say("since the start, damage was found in %d records of the store; the node gets what is missing again from the network", snap.Store.Damaged), checkDisk)
 	}
 	if a := st.public; a != nil && snap.Network != "" {
 		findings = append(findings, callbacksFinding(st.config.PublicURL, a.Addr(), snap.Hubs, snap.State == overlay.Active))
@@ -477,17 +466,18 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 
 // readersFinding says at which URL feed readers reach a node that listens at an address.
 func readersFinding(address, baseURL string) proxy.Finding {
-	f := proxy.Finding{Level: levelOK, What: "feed readers are served at " + strings.TrimSuffix(baseURL, "/") + "/"}
 	at, err := netip.ParseAddrPort(address)
 	switch {
 	case baseURL != "":
+		address = strings.TrimSuffix(baseURL, "/") + "/"
 	case err == nil && at.Addr().IsUnspecified():
-		f.What = fmt.Sprintf("feed readers are served at http://127.0.0.1:%d/", at.Port())
+		address = fmt.Sprintf("http://127.0.0.1:%d/", at.Port())
 	default:
-		f.What = "feed readers are served at http://" + address + "/"
+		address = "http://" + address + "/"
 	}
+	f := proxy.Finding{Level: levelOK, What: locale.Say("feed readers are served at %s", address)}
 	if baseURL == "" && err == nil && !at.Addr().IsLoopback() {
-		f.Do = "readers on other machines are refused (421) until --base-url is the URL at which they reach the node, such as http://nas.example:" + strconv.Itoa(int(at.Port()))
+		f.Do = locale.Say("readers on other machines are refused (421) until --base-url is the URL at which they reach the node, such as http://nas.example:%s", strconv.Itoa(int(at.Port())))
 	}
 	return f
 }

@@ -31,7 +31,7 @@ func TestReadersFindingShowsAReachableAddress(t *testing.T) {
 		{"[::]:8190", "http://nas.example:8190", "http://nas.example:8190/", false},
 	} {
 		f := readersFinding(c.address, c.base)
-		if f.What != "feed readers are served at "+c.want || strings.Contains(f.Do, "--base-url") != c.refuses {
+		if f.What.String() != "feed readers are served at "+c.want || strings.Contains(f.Do.String(), "--base-url") != c.refuses {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -92,7 +92,7 @@ func TestFindingsNameTheTrouble(t *testing.T) {
 	} {
 		st, snap := &status{dataDir: &dataDir{}, damage: &storeDamage{}}, good
 		change(st, &snap)
-		if found := st.findings(snap); !slices.ContainsFunc(found, func(f proxy.Finding) bool { return strings.HasPrefix(f.What, want) }) {
+		if found := st.findings(snap); !slices.ContainsFunc(found, func(f proxy.Finding) bool { return strings.HasPrefix(f.What.String(), want) }) {
 			t.Errorf("no %q in %+v", want, found)
 		}
 	}
