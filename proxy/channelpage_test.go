@@ -301,5 +301,5 @@ func TestAChannelsPageInGerman(t *testing.T) {
 	}, nil)
 	wants(t, german(Channel{State: StateOK, Why: "no rule <here>", NextPoll: next}), []string{`</time>, <span lang="en">no rule &lt;here&gt;</span>`}, nil)
 	wants(t, german(Channel{State: "missing", Error: "does not exist, or may not be read (404)"}), []string{`<p class="error">Den Feed gibt es nicht, oder er darf nicht gelesen werden (404).</p>`}, nil)
-	wants(t, german(Channel{State: "failing", Error: "the web server answered 500", Do: "wait"}), []string{`<p class="error" lang="en">The web server answered 500.</p>`}, nil)
+	wants(t, german(Channel{State: "failing", Error: "the web server answered 500", Do: "wait"}), []string{`<p class="error" lang="en" dir="auto">The web server answered 500.</p>`}, nil)
 }
