@@ -23,7 +23,7 @@ func TestAttentionIsLive(t *testing.T) {
 			b.server.ServeHTTP(w, request("GET", "/live?attention=1", nil).WithContext(ctx))
 		}()
 		synctest.Wait()
-		if all := strings.Count(w.take(), "event: part"); all != maxAttention+2 {
+		if all := strings.Count(w.take(), "event: part"); all != maxAttention+3 { // with what concerns the node, what is not shown, and the words of the timeline
 			t.Errorf("the stream begins with %d parts", all)
 		}
 		change := func(c Channel) (parts []string) {

@@ -77,6 +77,13 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) error {
 	return s.writePage(w, r, http.StatusOK, "show.html", locale.Text{p.Channel.Name()}, &p)
 }
 
+// LiveAddress returns the address of the stream that keeps the page up to date, and that tells of items which are newer than
+// those that it shows.
+func (p *showPage) LiveAddress() string {
+	q := url.Values{"row": {rowID(p.Channel.URL)}, "shown": {iso(p.Channel.Newest)}}
+	return withQuery(livePath, q)
+}
+
 // read fills in the items. An error is shown on the page.
 func (p *showPage) read(r *http.Request, s *Server) {
 	window, err := s.subs.Read(r.Context(), p.Channel.URL)

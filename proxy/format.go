@@ -33,8 +33,13 @@ var units = []unit{
 
 // inUnit returns the unit for a duration, and the number of units.
 func inUnit(d time.Duration) (unit, int) {
-	i := slices.IndexFunc(units, func(u unit) bool { return d < u.below })
-	return units[i], int(d / units[i].is)
+	u := units[len(units)-1]
+	for _, smaller := range slices.Backward(units) {
+		if d < smaller.below {
+			u = smaller
+		}
+	}
+	return u, int(d / u.is)
 }
 
 // relative returns how long ago a time was, or how far in the future it is, for people.

@@ -162,11 +162,18 @@ func (s *Server) liveView(r *http.Request, rows map[string]bool) (v liveView, to
 			continue
 		}
 		c := channelView{channels[i]}
-		row, err := liveRowOf(templates, id, c, s.config.Now())
+		facts, since := "facts", r.URL.Query()["shown"]
+		if len(since) > 0 {
+			facts = "shown"
+			if err := v.addFresh(templates, c, since[0]); err != nil {
+				return v, 0, err
+			}
+		}
+		row, err := liveRowOf(templates, facts, id, c, s.config.Now())
 		if err != nil {
 			return v, 0, err
 		}
-		mark, err := liveRowOf(templates, id, c, time.Time{}) // without times in words, which change without a reason
+		mark, err := liveRowOf(templates, facts, id, c, time.Time{}) // without times in words, which change without a reason
 		if err != nil {
 			return v, 0, err
 		}
@@ -180,10 +187,21 @@ func (s *Server) liveView(r *http.Request, rows map[string]bool) (v liveView, to
 	return v, time.Since(began), nil
 }
 
-// liveRowOf returns the state of a subscription, as a page shows it at a time.
-func liveRowOf(templates *template.Template, id string, c channelView, now time.Time) (liveRow, error) {
+// addFresh offers the items that a subscription has got since a page of it was made.
+func (v *liveView) addFresh(templates *template.Template, c channelView, since string) error {
+	if c.Newest == nil || iso(c.Newest) <= since {
+		return nil
+	}
+	var link bytes.Buffer
+	err := templates.ExecuteTemplate(&link, "fresh", c.URL)
+	v.add("fresh", liveEvent{"part", liveRow{ID: "fresh", HTML: link.String()}, link.String()})
+	return err
+}
+
+// liveRowOf returns the state of a subscription, as a page shows it at a time, with the facts of a template.
+func liveRowOf(templates *template.Template, name, id string, c channelView, now time.Time) (liveRow, error) {
 	var facts, why bytes.Buffer
-	err := templates.ExecuteTemplate(&facts, "facts", page{Now: now, Data: c})
+	err := templates.ExecuteTemplate(&facts, name, page{Now: now, Data: c})
 	if err == nil {
 		err = templates.ExecuteTemplate(&why, "trouble", page{Now: now, Data: c})
 	}
@@ -215,6 +233,8 @@ func (s *Server) addAttention(v *liveView, r *http.Request, channels []Channel) 
 		}
 	}
 	add("a-more", "more", a, a, false)
+	day := newTimeline(s.language(r), s.config.News, s.config.Now())
+	add("t-words", "day", day, day, false)
 	return err
 }
 

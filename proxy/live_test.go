@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -95,6 +96,31 @@ func TestLivePages(t *testing.T) {
 			t.Error("the stream is not counted as closed")
 		}
 	})
+}
+
+// The page of a subscription says that there are items which it does not show.
+func TestAPageTellsOfNewItems(t *testing.T) {
+	b := newTestServer(t)
+	b.node.Subscribe(t.Context(), rssURL, false)
+	for _, newest := range []*time.Time{nil, OptionalTime(b.clock)} {
+		b.node.channels[rssURL] = Channel{State: StateOK, Newest: newest}
+		_, address, _ := strings.Cut(body(t, b.ask("GET", "/show?url="+url.QueryEscape(rssURL))), `data-live="`)
+		address, _, _ = strings.Cut(address, `"`)
+		told := func() string {
+			ctx, end := context.WithCancel(t.Context())
+			end()
+			w := httptest.NewRecorder()
+			b.server.ServeHTTP(w, request("GET", html.UnescapeString(address), nil).WithContext(ctx))
+			return w.Body.String()
+		}
+		if got := told(); !strings.Contains(got, "event: row") || strings.Contains(got, "fresh") {
+			t.Errorf("a new page: %s", got)
+		}
+		b.node.channels[rssURL] = Channel{State: StateOK, Newest: OptionalTime(b.clock.Add(time.Minute))}
+		if got := told(); !strings.Contains(got, `"id":"fresh"`) || !strings.Contains(got, "Show the new items") {
+			t.Errorf("after a new item: %s", got)
+		}
+	}
 }
 
 // An update is small, however much a page shows, and a page too many is refused.

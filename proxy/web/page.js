@@ -179,7 +179,7 @@
       stream.addEventListener("part", event => {
         const part = JSON.parse(event.data), e = byID(part.id);
         if (e) {
-          const section = e.closest("section"), hadFocus = e.contains(document.activeElement);
+          const section = e.closest("section.attention"), hadFocus = e.contains(document.activeElement);
           e.innerHTML = part.html;
           e.classList.toggle("trouble", part.trouble);
           if (section) {
