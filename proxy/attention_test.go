@@ -56,7 +56,7 @@ func TestAttentionIsLive(t *testing.T) {
 	end()
 	w := httptest.NewRecorder()
 	newManyServer(t, 1000).server.ServeHTTP(w, request("GET", "/live?attention=1", nil).WithContext(gone))
-	if parts := strings.Count(w.Body.String(), "event: part"); parts != maxAttention+2 {
+	if parts := strings.Count(w.Body.String(), "event: part"); parts != maxAttention+3 {
 		t.Errorf("a page gets %d parts", parts)
 	}
 	for event := range strings.SplitSeq(w.Body.String(), "\n\n") {

@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -129,6 +130,13 @@ func (s *Server) keywordFeed(w http.ResponseWriter, r *http.Request, path string
 		return refuse(http.StatusGone, "this search has ended")
 	}
 	if err != nil {
+		return err
+	}
+	if s.isBrowser(r) {
+		watch, _, err := m.Read()
+		if err == nil {
+			showReadable(w, r, watchPath+"?q="+url.QueryEscape(watch.Query))
+		}
 		return err
 	}
 	t.self = s.base(r) + keywordsPath + token + "." + ending

@@ -130,6 +130,9 @@ func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 	if text := body(t, b.ask("GET", "/k/"+address)); strings.Count(text, "<entry") != 2 {
 		t.Error(text)
 	}
+	if r := b.ask("GET", "/k/"+address, "Accept", acceptOfFirefox, "Sec-Fetch-Mode", "navigate"); r.StatusCode != 303 || !strings.HasPrefix(r.Header.Get("Location"), watchPath+"?q=") {
+		t.Errorf("a browser gets %d and is led to %q", r.StatusCode, r.Header.Get("Location"))
+	}
 	for _, wrong := range []string{"/k/", "/k/" + token, "/k/" + token + ".html", "/k/" + strings.Repeat("0", 32) + ".atom", "/k/" + token[2:] + ".atom", "/k/x.atom"} {
 		if r := b.ask("GET", wrong); r.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d", wrong, r.StatusCode)

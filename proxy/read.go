@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"path"
 	"strconv"
 	"strings"
@@ -21,7 +22,7 @@ func (s *Server) serveFeed(w http.ResponseWriter, r *http.Request, path, query s
 		return
 	}
 	if s.wantsPage(r, t) {
-		showReadable(w, r, t)
+		showReadable(w, r, "/show?url="+url.QueryEscape(t.url))
 		return
 	}
 	f, subscribed, err := s.renderedFeed(r.Context(), t)

@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 )
@@ -12,12 +11,17 @@ import (
 // even those that accept HTML to find feeds in it. The page is for the node's user alone, and shows subscriptions; a request
 // that names a format gets that.
 func (s *Server) wantsPage(r *http.Request, t target) bool {
-	navigates := r.Header.Get("Sec-Fetch-Mode") == "navigate" || r.Header.Get("Upgrade-Insecure-Requests") == "1" // Safari sends only the latter to this machine
-	if t.format != 0 || !navigates || !prefersHTML(r.Header.Get("Accept")) || !s.auth.isAuthorized(r) {
+	if t.format != 0 || !s.isBrowser(r) {
 		return false
 	}
 	_, subscribed := s.subs.Version(t.url)
 	return subscribed
+}
+
+// isBrowser reports whether the node's user has opened an address in a browser.
+func (s *Server) isBrowser(r *http.Request) bool {
+	navigates := r.Header.Get("Sec-Fetch-Mode") == "navigate" || r.Header.Get("Upgrade-Insecure-Requests") == "1" // Safari sends only the latter to this machine
+	return navigates && prefersHTML(r.Header.Get("Accept")) && s.auth.isAuthorized(r)
 }
 
 // prefersHTML reports whether a header Accept has a greater weight for HTML than for XML, JSON and everything else.
@@ -41,8 +45,8 @@ func prefersHTML(accept string) bool {
 	return html > other
 }
 
-// showReadable leads a browser to the page of a subscription.
-func showReadable(w http.ResponseWriter, r *http.Request, t target) {
+// showReadable leads a browser from the address of a feed to a page.
+func showReadable(w http.ResponseWriter, r *http.Request, page string) {
 	w.Header().Set("Cache-Control", "no-store")
-	http.Redirect(w, r, "/show?url="+url.QueryEscape(t.url), http.StatusSeeOther)
+	http.Redirect(w, r, page, http.StatusSeeOther)
 }
