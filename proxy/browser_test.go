@@ -59,8 +59,14 @@ const judged = `document.querySelectorAll("details").forEach(d => { d.open = tru
 axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]})
 	.then(r => JSON.stringify(r.violations.map(v => v.id + ": " + v.help + ": " + v.nodes.map(n => n.html).join("  "))))`
 
-// browser starts Chromium until the test ends.
+// browser starts Chromium until the test ends, which has a minute.
 func browser(t *testing.T) context.Context {
+	t.Helper()
+	return browserFor(t, time.Minute)
+}
+
+// browserFor starts Chromium until the test ends, or for a time.
+func browserFor(t *testing.T, limit time.Duration) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
@@ -79,7 +85,7 @@ func browser(t *testing.T) context.Context {
 			t.Error(err)
 		}
 	})
-	within, cancel := context.WithTimeout(ctx, time.Minute)
+	within, cancel := context.WithTimeout(ctx, limit)
 	t.Cleanup(cancel)
 	return within
 }
