@@ -251,7 +251,7 @@ func submitForm(next http.Handler) http.Handler {
 // openPage opens a page, in a colour scheme and on a screen of a width.
 func openPage(ctx context.Context, t *testing.T, address, scheme string, width int64) {
 	t.Helper()
-	media(ctx, t, address, width, "prefers-color-scheme", scheme) //nolint:misspell // as CSS spells it
+	media(ctx, t, address, width, 900, "prefers-color-scheme", scheme) //nolint:misspell // as CSS spells it
 }
 
 // savePicture saves a picture of the open page if -shots is set.

@@ -19,7 +19,7 @@ const (
 	// maxTabs bounds the presses of Tab from one control of a task to the next.
 	maxTabs = 60
 	// walkTime bounds one walk, and stepTime the wait for what a step leads to.
-	walkTime, stepTime = 30 * time.Second, 10 * time.Second
+	walkTime, stepTime = time.Minute, 15 * time.Second
 )
 
 // A hand does a task on the pages as a person does: by mouse or by keyboard. A verb fails the test if the person could not
@@ -33,7 +33,7 @@ type hand struct {
 }
 
 // newHand opens a tab on a screen, and logs in to a server. All of it ends with the test.
-func newHand(t *testing.T, browser context.Context, b *testServer, keyboard bool, width, height int64, scheme string) *hand {
+func newHand(browser context.Context, t *testing.T, b *testServer, keyboard bool, width, height int64, scheme string) *hand {
 	t.Helper()
 	served := httptest.NewServer(b.server)
 	t.Cleanup(b.server.imports.close)
@@ -51,15 +51,12 @@ func newHand(t *testing.T, browser context.Context, b *testServer, keyboard bool
 	ctx, cancel := context.WithTimeout(tab, walkTime)
 	t.Cleanup(cancel)
 	h := &hand{t, b, ctx, served.URL, keyboard}
-	h.emulate(map[string]string{"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"})
+	media(ctx, t, b.server.OpenURL(served.URL), width, height, "prefers-color-scheme", scheme, "prefers-reduced-motion", "reduce") //nolint:misspell // as CSS spells it
 	_, err := chromedp.Call(ctx, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	for _, name := range []string{"clipboard-read", "clipboard-write"} {
 		if err == nil {
 			_, err = chromedp.Call(ctx, cdpbrowser.SetPermission, cdpbrowser.SetPermissionParams{Permission: &cdpbrowser.PermissionDescriptor{Name: name}, Setting: cdpbrowser.PermissionSettingGranted})
 		}
-	}
-	if err == nil {
-		err = chromedp.Do(ctx, chromedp.EmulateViewport(width, height), chromedp.Navigate(b.server.OpenURL(served.URL)))
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -68,19 +65,9 @@ func newHand(t *testing.T, browser context.Context, b *testServer, keyboard bool
 	return h
 }
 
-// emulate sets media features.
-func (h *hand) emulate(features map[string]string) {
-	h.Helper()
-	var p emulation.SetEmulatedMediaParams
-	for name, value := range features {
-		p.Features = append(p.Features, &emulation.MediaFeature{Name: name, Value: value})
-	}
-	if _, err := chromedp.Call(h.ctx, emulation.SetEmulatedMedia, p); err != nil { //nolint:misspell // as CSS spells it
-		h.Fatal(err)
-	}
-}
-
 // handScript finds what a person would see, point at, or have the focus on.
+//
+//nolint:misspell // as the DOM spells it
 const handScript = `
 	const one = selector => [...document.querySelectorAll(selector)].find(e => e.checkVisibility())
 	// A box to check is as large as its label.
@@ -147,7 +134,7 @@ func (h *hand) until(condition, what string) {
 			return
 		}
 		select {
-		case <-time.After(5 * time.Millisecond):
+		case <-time.After(10 * time.Millisecond):
 		case <-limit:
 			h.stop("it does not come to %s: %v", what, err)
 		case <-h.ctx.Done():
@@ -265,7 +252,8 @@ func (h *hand) upload(selector, file string) {
 	}
 }
 
-// choose chooses an option of a list. The list that opens is the browser's own, so both hands type what they choose.
+// choose chooses an option of a list. The list that opens is the browser's own, which no event of a mouse reaches, so both
+// hands type what they choose.
 func (h *hand) choose(selector, value string) {
 	h.Helper()
 	if h.keyboard {

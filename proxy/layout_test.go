@@ -77,6 +77,8 @@ const forcedScript = `(() => {
 
 // contrastScript judges the colours of a page for people who want more contrast: texts with WCAG 1.4.6, and the borders of
 // controls with 1.4.11.
+//
+//nolint:misspell // as axe-core spells it
 const contrastScript = `(() => {
 	const channels = c => c.match(/[\d.]+/g).map(Number)
 	const light = c => channels(c).slice(0, 3).map(v => v / 255).map(v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4).reduce((sum, v, i) => sum + v * [.2126, .7152, .0722][i], 0)
@@ -89,8 +91,8 @@ const contrastScript = `(() => {
 		faint.slice(0, 3).map(e => "a faint border: " + e.outerHTML.slice(0, 100)).concat(r.violations.flatMap(v => v.nodes.slice(0, 4).map(n => n.failureSummary + " " + n.html.slice(0, 160)))))
 })()`
 
-// media opens a page on a screen of a width, with media features: names and values in turn.
-func media(ctx context.Context, t *testing.T, address string, width int64, features ...string) {
+// media opens a page on a screen of a size, with media features: names and values in turn.
+func media(ctx context.Context, t *testing.T, address string, width, height int64, features ...string) {
 	t.Helper()
 	var p emulation.SetEmulatedMediaParams
 	for i := 0; i < len(features); i += 2 {
@@ -98,7 +100,7 @@ func media(ctx context.Context, t *testing.T, address string, width int64, featu
 	}
 	_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, p)
 	if err == nil {
-		err = chromedp.Do(ctx, chromedp.EmulateViewport(width, 900), chromedp.Navigate(address))
+		err = chromedp.Do(ctx, chromedp.EmulateViewport(width, height), chromedp.Navigate(address))
 	}
 	if err != nil {
 		t.Fatalf("%s: %v", address, err)
@@ -107,6 +109,8 @@ func media(ctx context.Context, t *testing.T, address string, width int64, featu
 
 // On the narrowest and the widest screens nothing is cut off and nothing overlaps, also if texts run from right to left. In
 // forced colours the focus and the states can be told apart, and people who want more contrast get it.
+//
+//nolint:misspell // as CSS spells it
 func TestLayoutInABrowser(t *testing.T) {
 	ctx := browserFor(t, longtest.Pick(2*time.Minute, 6*time.Minute))
 	b := newFullServer(t)
@@ -135,10 +139,10 @@ func TestLayoutInABrowser(t *testing.T) {
 				savePicture(ctx, t, p.name+"-"+as)
 			}
 			for _, width := range []int64{320, 3840} {
-				media(ctx, t, served.URL+p.path, width, "prefers-color-scheme", schemes[i%2])
+				media(ctx, t, served.URL+p.path, width, 900, "prefers-color-scheme", schemes[i%2])
 				check(fmt.Sprint(width), layoutScript)
 			}
-			media(ctx, t, served.URL+p.path, 1000, "forced-colors", "active", "prefers-color-scheme", schemes[i%2])
+			media(ctx, t, served.URL+p.path, 1000, 900, "forced-colors", "active", "prefers-color-scheme", schemes[i%2])
 			check("forced", forcedScript)
 			if longtest.Long() || i%6 == 0 {
 				for _, unseen := range tabThrough(ctx, t) {
@@ -147,7 +151,7 @@ func TestLayoutInABrowser(t *testing.T) {
 			}
 			for j, scheme := range schemes {
 				if longtest.Long() || j == i%2 {
-					media(ctx, t, served.URL+p.path, 1000, "prefers-contrast", "more", "prefers-color-scheme", scheme)
+					media(ctx, t, served.URL+p.path, 1000, 900, "prefers-contrast", "more", "prefers-color-scheme", scheme)
 					check("contrast-"+scheme, axe+";"+contrastScript)
 				}
 			}

@@ -37,7 +37,7 @@ func TestWalks(t *testing.T) {
 					}
 					t.Run(fmt.Sprintf("%s/%s/%d/%s", task.name, means, screen[0], scheme), func(t *testing.T) {
 						task.walk(t, func(b *testServer) *hand {
-							return newHand(t, browser, b, means == "keyboard", screen[0], screen[1], scheme)
+							return newHand(browser, t, b, means == "keyboard", screen[0], screen[1], scheme)
 						})
 					})
 				}
