@@ -58,10 +58,10 @@ const judged = `document.querySelectorAll("details").forEach(d => { d.open = tru
 axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]})
 	.then(r => JSON.stringify(r.violations.map(v => v.id + ": " + v.help + ": " + v.nodes.map(n => n.html).join("  "))))`
 
-// browser starts Chromium until the test ends, which has a minute.
+// browser starts Chromium until the test ends, which has three minutes: machines may be busy.
 func browser(t *testing.T) context.Context {
 	t.Helper()
-	return browserFor(t, time.Minute)
+	return browserFor(t, 3*time.Minute)
 }
 
 // browserFor starts Chromium until the test ends, or for a time.
