@@ -38,6 +38,7 @@ func newHand(browser context.Context, t *testing.T, b *testServer, keyboard bool
 	served := httptest.NewServer(b.server)
 	t.Cleanup(b.server.imports.close)
 	t.Cleanup(served.Close)
+	t.Cleanup(served.CloseClientConnections) // the browser may keep one for seconds
 	tab, cancel := chromedp.NewContext(browser)
 	t.Cleanup(cancel)
 	t.Cleanup(func() {
