@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -59,8 +58,14 @@ const judged = `document.querySelectorAll("details").forEach(d => { d.open = tru
 axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]})
 	.then(r => JSON.stringify(r.violations.map(v => v.id + ": " + v.help + ": " + v.nodes.map(n => n.html).join("  "))))`
 
-// browser starts Chromium until the test ends.
+// browser starts Chromium until the test ends, which has three minutes: machines may be busy.
 func browser(t *testing.T) context.Context {
+	t.Helper()
+	return browserFor(t, 3*time.Minute)
+}
+
+// browserFor starts Chromium until the test ends, or for a time.
+func browserFor(t *testing.T, limit time.Duration) context.Context {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	if err != nil {
@@ -79,7 +84,7 @@ func browser(t *testing.T) context.Context {
 			t.Error(err)
 		}
 	})
-	within, cancel := context.WithTimeout(ctx, time.Minute)
+	within, cancel := context.WithTimeout(ctx, limit)
 	t.Cleanup(cancel)
 	return within
 }
@@ -155,32 +160,10 @@ func TestPagesInABrowser(t *testing.T) {
 	if at, err := chromedp.Run(ctx, chromedp.Location()); err != nil || at != served.URL+"/show?url="+url.QueryEscape(rssURL) {
 		t.Errorf("the address of a feed leads to %s, %v", at, err)
 	}
-	b.server.messages.put("undo", message{Text: locale.Text{"Unsubscribed from 2 feeds"}, Undo: []string{rssURL, atomURL}, until: b.clock.Add(time.Minute)}, 1)
-	b.server.messages.put("problem", message{Text: locale.Text{"nothing can be read there yet: no such host: h.example"}, Problem: true, until: b.clock.Add(time.Minute)}, 1)
-	_, imported := b.upload("<opml><outline xmlUrl='" + choiceURL + "'/><outline xmlUrl='ftp://h.example/" + strings.Repeat("long", 40) + "'/><outline </opml>")
-	_, offered := b.upload("<!DOCTYPE NETSCAPE-Bookmark-file-1><DL><H3>Reading</H3><DL><A HREF='https://one.example/'>One " + strings.Repeat("long", 40) + "</A><A FEEDURL='https://one.example/feed'>Two</A></DL></DL>")
-	running, err := b.server.imports.begin(ctx, b.clock, func(ctx context.Context, run *importRun) error {
-		run.enter(importSubscribing, 5000)
-		run.step()
-		<-ctx.Done()
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.server.imports.close()
+	pages := fullPages(ctx, b)
 	axe := axeCore(t)
 	feed := url.QueryEscape(rssURL)
-	for _, p := range []struct{ name, path string }{
-		{"home", "/?still"}, {"show", "/show?url=" + feed}, {"shown", "/show?new=1&url=" + feed}, {"add", "/add?url=" + feed},
-		{"page", "/show?url=" + url.QueryEscape(changedPage)},
-		{"subscriptions", "/subscriptions"}, {"undo", "/subscriptions?q=gone&said=undo"}, {"problem", "/show?said=problem&url=" + feed}, {"lists", "/lists"}, {"node", "/node"},
-		{"channels", "/channels?sort=-readers"}, {"filtered", "/channels?filter=nothing"},
-		{"network", "/network"}, {"wedge", "/network?channel=" + feed}, {"fault", "/show?url=http://unknown.example/"}, {"missing", "/nowhere"},
-		{"several", "/network?channel=h.example"}, {"notify", NotifyPath + "?dead=b"}, {"watch", "/watch?q=bridge"},
-		{"choose", "/subscribe?url=" + url.QueryEscape(choiceURL)},
-		{"watch", "/watch?all=solar+battery&none=advert"}, {"imported", imported}, {"offered", offered}, {"importing", running.path()},
-	} {
+	for _, p := range pages {
 		for _, scheme := range []string{"light", "dark"} {
 			name := p.name + "-" + scheme
 			openPage(ctx, t, served.URL+p.path, scheme, 1000)
@@ -217,6 +200,38 @@ func TestPagesInABrowser(t *testing.T) {
 	fillBuilder(ctx, t, served.URL)
 }
 
+// A namedPage is a page of newFullServer.
+type namedPage struct{ name, path string }
+
+// fullPages returns all pages of newFullServer. One import of it runs until the test ends.
+func fullPages(ctx context.Context, b *testServer) []namedPage {
+	b.server.messages.put("undo", message{Text: locale.Text{"Unsubscribed from 2 feeds"}, Undo: []string{rssURL, atomURL}, until: b.clock.Add(time.Minute)}, 1)
+	b.server.messages.put("problem", message{Text: locale.Text{"nothing can be read there yet: no such host: h.example"}, Problem: true, until: b.clock.Add(time.Minute)}, 1)
+	_, imported := b.upload("<opml><outline xmlUrl='" + choiceURL + "'/><outline xmlUrl='ftp://h.example/" + strings.Repeat("long", 40) + "'/><outline </opml>")
+	_, offered := b.upload("<!DOCTYPE NETSCAPE-Bookmark-file-1><DL><H3>Reading</H3><DL><A HREF='https://one.example/'>One " + strings.Repeat("long", 40) + "</A><A FEEDURL='https://one.example/feed'>Two</A></DL></DL>")
+	running, err := b.server.imports.begin(ctx, b.clock, func(ctx context.Context, run *importRun) error {
+		run.enter(importSubscribing, 5000)
+		run.step()
+		<-ctx.Done()
+		return nil
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(b.server.imports.close)
+	feed := url.QueryEscape(rssURL)
+	return []namedPage{
+		{"home", "/?still"}, {"show", "/show?url=" + feed}, {"shown", "/show?new=1&url=" + feed}, {"add", "/add?url=" + feed},
+		{"page", "/show?url=" + url.QueryEscape(changedPage)},
+		{"subscriptions", "/subscriptions"}, {"undo", "/subscriptions?q=gone&said=undo"}, {"problem", "/show?said=problem&url=" + feed}, {"lists", "/lists"}, {"node", "/node"},
+		{"channels", "/channels?sort=-readers"}, {"filtered", "/channels?filter=nothing"},
+		{"network", "/network"}, {"wedge", "/network?channel=" + feed}, {"fault", "/show?url=http://unknown.example/"}, {"missing", "/nowhere"},
+		{"several", "/network?channel=h.example"}, {"notify", NotifyPath + "?dead=b"}, {"watch", "/watch?q=bridge"},
+		{"choose", "/subscribe?url=" + url.QueryEscape(choiceURL)},
+		{"watch", "/watch?all=solar+battery&none=advert"}, {"imported", imported}, {"offered", offered}, {"importing", running.path()},
+	}
+}
+
 // choiceURL is a page that advertises several feeds.
 const choiceURL = "https://page.example/"
 
@@ -236,13 +251,7 @@ func submitForm(next http.Handler) http.Handler {
 // openPage opens a page, in a colour scheme and on a screen of a width.
 func openPage(ctx context.Context, t *testing.T, address, scheme string, width int64) {
 	t.Helper()
-	_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}) //nolint:misspell // as CSS spells it
-	if err == nil {
-		err = chromedp.Do(ctx, chromedp.EmulateViewport(width, 900), chromedp.Navigate(address))
-	}
-	if err != nil {
-		t.Fatalf("%s: %v", address, err)
-	}
+	media(ctx, t, address, width, 900, "prefers-color-scheme", scheme) //nolint:misspell // as CSS spells it
 }
 
 // savePicture saves a picture of the open page if -shots is set.

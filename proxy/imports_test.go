@@ -56,11 +56,11 @@ func (b *testServer) imported(page string) string {
 
 // listOf returns a list of n feeds.
 func listOf(n int) string {
-	doc := "<opml>"
+	var doc strings.Builder
 	for i := range n {
-		doc += fmt.Sprintf("<outline xmlUrl='https://h.example/feed/%d'/>", i)
+		fmt.Fprintf(&doc, "<outline xmlUrl='https://h.example/feed/%d'/>", i)
 	}
-	return doc + "</opml>"
+	return "<opml>" + doc.String() + "</opml>"
 }
 
 // A slowNode subscribes only when it is allowed to.

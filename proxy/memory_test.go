@@ -208,6 +208,8 @@ func (m *memoryNode) PollSoon(_ context.Context, url string) error {
 	if _, known := m.Version(url); !known {
 		return ErrNoSubscription
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.polledSoon = append(m.polledSoon, url)
 	return nil
 }

@@ -117,7 +117,7 @@ func TestPrivateFeedsAreReadByTheirTokenOnly(t *testing.T) {
 		t.Errorf("from another machine: %d", r.StatusCode)
 	}
 	home := body(t, b.ask("GET", "/"))
-	if !strings.Contains(home, "<span>private</span>") || !strings.Contains(home, `name="private"`) || !strings.Contains(home, "http://"+host+path) || !strings.Contains(home, "<span>h.example</span>") {
+	if !strings.Contains(home, "<span>private</span>") || !strings.Contains(home, `name="private"`) || !strings.Contains(home, "http://"+host+path) || !strings.Contains(home, "<span><bdi>h.example</bdi></span>") {
 		t.Errorf("the start page is %s", home)
 	}
 	if show := body(t, b.ask("GET", "/show?url="+privateName)); !strings.Contains(show, "Private: only this node polls this feed") || !strings.Contains(show, "Item 2") {
