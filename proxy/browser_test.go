@@ -108,7 +108,7 @@ func newFullServer(t *testing.T) *testServer {
 		}}
 		c.Messenger = func() *Messenger { return &Messenger{Account: "news@h.example", Error: "no such host"} }
 		c.Notice = func() Notice {
-			return Notice{Title: "A demo", Text: "A network on this machine.", Head: []string{"", "alone", "together"}, Rows: [][]string{{"seen after", "10 s", "0.7 s"}}, Footer: []string{"And then?"}}
+			return Notice{Title: locale.Say("Demo"), Text: locale.Say("%d subscriptions", 3), Head: []locale.Text{nil, locale.Say("polled by")}, Rows: [][]locale.Text{{locale.Say("nodes together"), locale.Say("%d s", 10)}}, Footer: []locale.Text{locale.Say("no new item has been shown yet")}}
 		}
 	})
 	gone := "https://h.example/gone?with=a&very=" + strings.Repeat("long", 20)

@@ -15,11 +15,11 @@ import (
 
 // A Notice is a table of figures at the top of the start page.
 type Notice struct {
-	Title  string
-	Text   string     // shown below the title
-	Head   []string   // column names
-	Rows   [][]string // the first cell of a row is its name
-	Footer []string   // sentences below the table
+	Title  locale.Text
+	Text   locale.Text     // shown below the title
+	Head   []locale.Text   // column names
+	Rows   [][]locale.Text // the first cell of a row is its name
+	Footer []locale.Text   // sentences below the table
 }
 
 const (

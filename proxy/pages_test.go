@@ -278,7 +278,7 @@ func TestFeedsWithProblemsComeFirst(t *testing.T) {
 
 // A page that refreshes itself can be paused and resumed (WCAG 2.2, 2.2.2).
 func TestRefreshingCanBePaused(t *testing.T) {
-	b := newTestServer(t, func(c *Config) { c.Notice = func() Notice { return Notice{Title: "A demo"} } })
+	b := newTestServer(t, func(c *Config) { c.Notice = func() Notice { return Notice{Title: locale.Text{"A demo"}} } })
 	for path, want := range map[string]struct{ refresh, link string }{"/": {"2", `href="/?still"`}, "/?still": {"", `href="/"`}} {
 		r := b.ask("GET", path)
 		if text := body(t, r); r.Header.Get("Refresh") != want.refresh || !strings.Contains(text, want.link) {

@@ -15,6 +15,7 @@ import (
 
 	"tidings/internal/daemon"
 	"tidings/internal/deployment"
+	"tidings/internal/locale"
 	"tidings/overlay/libp2p"
 	"tidings/proxy"
 )
@@ -179,7 +180,7 @@ func (d *demo) draw(f figures) error {
 	if !d.terminal.escapes {
 		if page != "" && !d.announced {
 			d.announced = true
-			fmt.Fprintf(&b, "%s\n%s\n", f.about, pageLine(page))
+			fmt.Fprintf(&b, "%s\n%s\n", f.about.String(), pageLine(page))
 		}
 		_, err := fmt.Fprintf(d.out, "%s%s\n", &b, f.line())
 		return err
@@ -207,17 +208,17 @@ func (d *demo) printSummary() {
 // notice returns the table for the start page.
 func (d *demo) notice() proxy.Notice {
 	f := d.figures()
-	n := proxy.Notice{Title: "Demo", Text: f.about, Head: columns}
+	n := proxy.Notice{Title: locale.Say("Demo"), Text: f.about, Head: columns}
 	for _, r := range f.rows {
 		n.Rows = append(n.Rows, r[:])
 	}
-	if f.phase != "" {
-		n.Footer = append(n.Footer, toSentence(f.phase))
+	if len(f.phase) > 0 {
+		n.Footer = append(n.Footer, f.phase)
 	} else {
-		n.Footer = append(n.Footer, toSentence(f.verdict()))
+		n.Footer = append(n.Footer, f.verdict())
 	}
-	if f.story != "" {
-		n.Footer = append(n.Footer, "The way of one item: "+f.story)
+	if len(f.story) > 0 {
+		n.Footer = append(n.Footer, locale.Say("The way of one item: %s", f.story))
 	}
 	return n
 }

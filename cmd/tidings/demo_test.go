@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/locale"
 	"tidings/internal/longtest"
 )
 
@@ -144,8 +145,8 @@ func TestDemoEndsWithoutAReader(t *testing.T) {
 
 // No line of the screen's table is longer than 80 characters, and no line is longer than the terminal.
 func TestDemoFitsATerminal(t *testing.T) {
-	f := figures{about: strings.Repeat("words ", 40), running: 20 * time.Second, gain: 11, load: 0.9, story: strings.Repeat("and more ", 40),
-		rows: [][4]string{{"each reader alone", "123.4", "1.23 MB", "10.12 s"}, {"nodes as in the paper", "123.4", "123 kB", "1.12 s"}}}
+	f := figures{about: locale.Text{strings.Repeat("words ", 40)}, running: 20 * time.Second, gain: 11, load: 0.9, story: locale.Text{strings.Repeat("and more ", 40)},
+		rows: [][4]locale.Text{{{"each reader alone"}, {"123.4"}, {"1.23 MB"}, {"10.12 s"}}, {{"nodes as in the paper"}, {"123.4"}, {"123 kB"}, {"1.12 s"}}}}
 	for line := range strings.Lines(f.screen("http://127.0.0.1:12345/", 80)) {
 		if len(line) > 81 {
 			t.Errorf("%d characters: %s", len(line), line)
@@ -170,8 +171,8 @@ func TestDemoFitsATerminal(t *testing.T) {
 
 // The verdict names the readers that have seen no item yet.
 func TestDemoVerdict(t *testing.T) {
-	rows := func(alone, together string) [][4]string {
-		return [][4]string{{"each reader alone", "1.0", "1 kB", alone}, {"nodes together", "1.0", "1 kB", together}}
+	rows := func(alone, together string) [][4]locale.Text {
+		return [][4]locale.Text{{{"each reader alone"}, {"1.0"}, {"1 kB"}, {alone}}, {{"nodes together"}, {"1.0"}, {"1 kB"}, {together}}}
 	}
 	for _, c := range []struct {
 		f    figures
@@ -181,7 +182,7 @@ func TestDemoVerdict(t *testing.T) {
 		{figures{rows: rows("-", "1.03 s")}, "readers that poll alone have seen no new item yet"},
 		{figures{rows: rows("10.00 s", "1.00 s"), gain: 10, load: 0.9}, "the nodes together show new items 10.0 times sooner, with 90.0 % of the polls"},
 	} {
-		if got := c.f.verdict(); got != c.want {
+		if got := c.f.verdict().String(); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}

@@ -10,16 +10,17 @@ import (
 	"time"
 
 	"tidings/internal/deployment"
+	"tidings/internal/locale"
 	"tidings/proxy"
 )
 
 // figures holds the figures of a demo at a moment.
 type figures struct {
-	about   string
-	phase   string // what is being prepared; "" while it runs
+	about   locale.Text
+	phase   locale.Text // what is being prepared; empty while it runs
 	running time.Duration
-	rows    [][4]string
-	story   string
+	rows    [][4]locale.Text
+	story   locale.Text
 	gain    float64 // how many times sooner readers see an item
 	load    float64 // the nodes' polls, divided by those of readers that poll alone
 }
@@ -28,31 +29,39 @@ type figures struct {
 const maxTextWidth = 100
 
 // columns holds the column names of the table.
-var columns = []string{"polled by", "polls per second", "bytes per second", "items shown after"}
+var columns = []locale.Text{locale.Say("polled by"), locale.Say("polls per second"), locale.Say("bytes per second"), locale.Say("items shown after")}
+
+// phases holds the texts of the phases before a deployment runs.
+var phases = map[string]string{
+	"": locale.Key("starting nodes"), "starting nodes": locale.Key("starting nodes"), "joining the network": locale.Key("joining the network"), "subscribing": locale.Key("subscribing"),
+}
+
+// nothingShown stands for the time of items of which there are none.
+var nothingShown = locale.Text{"-"}
 
 // figures reads the current figures.
 func (d *demo) figures() (f figures) {
 	v, c := d.together.View(), d.together.Config()
-	f.about = fmt.Sprintf("%d nodes have %d subscriptions to %s. A reader that polls alone polls each of its feeds once in %v. The nodes together poll no more often than such readers would, and tell each other what is new.",
-		c.Nodes, c.Subscriptions(), proxy.Plural(len(c.Channels), "feed", "feeds"), c.Network.PollInterval)
+	f.about = locale.Say("%d nodes have %d subscriptions to %s. A reader that polls alone polls each of its feeds once in %v. The nodes together poll no more often than such readers would, and tell each other what is new.",
+		c.Nodes, c.Subscriptions(), locale.Say("%d feeds", len(c.Channels)), c.Network.PollInterval)
 	if f.running = v.Running; v.Running == 0 {
-		f.phase = fmt.Sprintf("%s %.0f %%", v.Phase, 100*v.Progress)
+		f.phase = locale.Say("%s %.0f %%", locale.Say(phases[v.Phase]), 100*v.Progress)
 	}
-	row := func(name string, p deployment.Polled, since time.Duration, s deployment.Shown) {
-		mean := "-"
+	row := func(name locale.Text, p deployment.Polled, since time.Duration, s deployment.Shown) {
+		mean := nothingShown
 		if s.Items > 0 {
-			mean = fmt.Sprintf("%.2f s", s.MeanDelay().Seconds())
+			mean = locale.Say("%.2f s", s.MeanDelay().Seconds())
 		}
 		per := max(since.Seconds(), 1)
-		f.rows = append(f.rows, [4]string{name, fmt.Sprintf("%.1f", float64(p.Polls)/per), formatBytes(float64(p.Bytes) / per), mean})
+		f.rows = append(f.rows, [4]locale.Text{name, locale.Say("%.1f", float64(p.Polls)/per), {formatBytes(float64(p.Bytes) / per)}, mean})
 	}
 	at := v.LastInterval
-	row("each reader alone", at.Legacy, at.Since, at.Shown)
+	row(locale.Say("each reader alone"), at.Legacy, at.Since, at.Shown)
 	if d.paper != nil {
 		p := d.paper.View().LastInterval
-		row("nodes as in the paper", p.Nodes, p.Since, p.ShownByNodes)
+		row(locale.Say("nodes as in the paper"), p.Nodes, p.Since, p.ShownByNodes)
 	}
-	row("nodes together", at.Nodes, at.Since, at.ShownByNodes)
+	row(locale.Say("nodes together"), at.Nodes, at.Since, at.ShownByNodes)
 	if at.ShownByNodes.Items > 0 && at.Legacy.Polls > 0 {
 		f.gain = at.Shown.MeanDelay().Seconds() / at.ShownByNodes.MeanDelay().Seconds()
 		f.load = float64(at.Nodes.Polls) / float64(at.Legacy.Polls)
@@ -65,25 +74,25 @@ func (d *demo) figures() (f figures) {
 var nodeNumber = regexp.MustCompile(regexp.QuoteMeta(nodeMark) + `(\d+)`)
 
 // itemStory describes how an item reached readers.
-func itemStory(s *deployment.ItemTrace) string {
+func itemStory(s *deployment.ItemTrace) locale.Text {
 	if s == nil || len(s.Arrivals) == 0 {
-		return ""
+		return nil
 	}
-	by := "A node"
+	by := locale.Say("A node")
 	if m := nodeNumber.FindStringSubmatch(s.FirstPoll.By); m != nil {
-		by = "Node " + m[1]
+		by = locale.Say("Node %s", m[1])
 	}
-	after := func(t time.Time) string { return fmt.Sprintf("%.2f s", max(t.Sub(s.PublishedAt), 0).Seconds()) }
+	after := func(t time.Time) locale.Text { return locale.Say("%.2f s", max(t.Sub(s.PublishedAt), 0).Seconds()) }
 	first := slices.MinFunc(s.Arrivals, func(a, b deployment.Arrival) int { return a.At.Compare(b.At) })
 	last := slices.MaxFunc(s.Arrivals, func(a, b deployment.Arrival) int { return a.At.Compare(b.At) })
-	return fmt.Sprintf("“%s” was published at %s. %s found it after %s. Node %d was the first to show it, after %s, and the last of %d nodes showed it after %s.",
+	return locale.Say("“%s” was published at %s. %s found it after %s. Node %d was the first to show it, after %s, and the last of %d nodes showed it after %s.",
 		s.Title, s.PublishedAt.Format("15:04:05.00"), by, after(s.FirstPoll.At), first.Node, after(first.At), s.ReaderNodes, after(last.At))
 }
 
 // line formats all figures on one line, for a log.
 func (f *figures) line() string {
-	if f.phase != "" {
-		return f.phase
+	if len(f.phase) > 0 {
+		return f.phase.String()
 	}
 	var parts []string
 	for _, r := range f.rows {
@@ -96,19 +105,19 @@ func (f *figures) line() string {
 func (f *figures) screen(page string, width int) string {
 	var b strings.Builder
 	writeText := func(text string) { fmt.Fprintf(&b, "%s\n", strings.Join(wrap(text, min(width, maxTextWidth)), "\n")) }
-	writeText(f.about)
+	writeText(f.about.String())
 	if page != "" {
 		writeText(pageLine(page))
 	}
-	if f.phase != "" {
+	if len(f.phase) > 0 {
 		fmt.Fprintf(&b, "\n%s\n", f.phase)
 		return b.String()
 	}
 	fmt.Fprintf(&b, "\n%s", f.table())
 	b.WriteByte('\n')
 	writeText(fmt.Sprintf("after %.0f s: %s", f.running.Seconds(), f.verdict()))
-	if f.story != "" {
-		writeText(f.story)
+	if len(f.story) > 0 {
+		writeText(f.story.String())
 	}
 	return b.String()
 }
@@ -117,10 +126,10 @@ func pageLine(page string) string { return "Page of one of the nodes, for your b
 
 func (f *figures) table() string {
 	var b strings.Builder
-	line := func(cells []string) {
+	line := func(cells []locale.Text) {
 		fmt.Fprintf(&b, "%-25s", cells[0])
 		for i, c := range cells[1:] {
-			fmt.Fprintf(&b, "  %*s", len(columns[i+1]), c)
+			fmt.Fprintf(&b, "  %*s", len(columns[i+1].String()), c)
 		}
 		b.WriteByte('\n')
 	}
@@ -131,14 +140,14 @@ func (f *figures) table() string {
 	return b.String()
 }
 
-func (f *figures) verdict() string {
-	switch seen := f.rows[len(f.rows)-1][3] != "-"; {
+func (f *figures) verdict() locale.Text {
+	switch seen := f.rows[len(f.rows)-1][3].String() != nothingShown.String(); {
 	case f.gain == 0 && seen:
-		return "readers that poll alone have seen no new item yet"
+		return locale.Say("readers that poll alone have seen no new item yet")
 	case f.gain == 0:
-		return "no new item has been shown yet"
+		return locale.Say("no new item has been shown yet")
 	}
-	return fmt.Sprintf("the nodes together show new items %.1f times sooner, with %.1f %% of the polls", f.gain, 100*f.load)
+	return locale.Say("the nodes together show new items %.1f times sooner, with %.1f %% of the polls", f.gain, 100*f.load)
 }
 
 // summary describes what the demo has shown, and what to do next.
@@ -157,8 +166,8 @@ allowed polls unused.
 `, f.rows[1][1], f.rows[1][3])
 	}
 	storyText := ""
-	if f.story != "" {
-		storyText = "\nThe way of one item:\n" + strings.Join(wrap(f.story, 80), "\n") + "\n"
+	if len(f.story) > 0 {
+		storyText = "\nThe way of one item:\n" + strings.Join(wrap(f.story.String(), 80), "\n") + "\n"
 	}
 	return fmt.Sprintf(`
 These were %d nodes over real sockets and %s with %d to %d readers each
@@ -170,7 +179,7 @@ average. The nodes together made %s polls per second and showed it after %s.
 Next:  %[14]s run              runs a node of your own
        %[14]s subscribe URL    prints an address for your feed reader
        %[14]s demo --paper     also shows the scheme of the Corona paper
-`, c.Nodes, proxy.Plural(len(c.Channels), "feed", "feeds"), least, most, c.Subscriptions(), c.Network.PollInterval, f.rows[0][1], f.rows[0][3], f.rows[len(f.rows)-1][1], f.rows[len(f.rows)-1][3], toSentence(f.verdict()), paperText, storyText, programCall())
+`, c.Nodes, proxy.Plural(len(c.Channels), "feed", "feeds"), least, most, c.Subscriptions(), c.Network.PollInterval, f.rows[0][1], f.rows[0][3], f.rows[len(f.rows)-1][1], f.rows[len(f.rows)-1][3], toSentence(f.verdict().String()), paperText, storyText, programCall())
 }
 
 // programCall returns how this program is called on a command line. It may not be installed.

@@ -140,7 +140,7 @@ func (f *fleet) awaitMembers(ctx context.Context) error {
 				in++
 			}
 		}
-		f.d.progress("joining", in, len(f.nodes))
+		f.d.progress("joining the network", in, len(f.nodes))
 		if in == len(f.nodes) {
 			return nil
 		}
