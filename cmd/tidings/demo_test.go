@@ -14,10 +14,10 @@ import (
 	"tidings/internal/longtest"
 )
 
-// The demo runs without Internet access, prints its result, and ends.
+// The demo runs without Internet access, prints its result, and ends. It runs beside no other test of the package, because it
+// measures time.
 func TestDemoShowsTheEffect(t *testing.T) {
 	skipIfShort(t)
-	t.Parallel()
 	// On a busy machine the nodes need longer to share their work, so the demo runs until it shows the effect, and
 	// not for a fixed time.
 	ctx, stop := context.WithTimeout(t.Context(), 2*timeout)

@@ -41,10 +41,9 @@ type watchedPage struct {
 
 // TestPagesAreFollowedByRealReaders lets nodes follow pages of real origins, full of scripts and nonces. Readers
 // see each labelled change as an entry, once, and nothing else. A page with a feed leads to its feed, and one
-// without a feed can be followed itself.
+// without a feed can be followed itself. It runs beside no other test of the package, because its pages change by the clock.
 func TestPagesAreFollowedByRealReaders(t *testing.T) {
 	skipIfShort(t)
-	t.Parallel()
 	newsboat := checktest.Tool(t, "newsboat", "it is the reader of this test")
 	sqlite := checktest.Tool(t, "sqlite3", "it reads newsboat's cache")
 	pages := pagesToWatch(t)
