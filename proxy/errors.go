@@ -98,6 +98,12 @@ func refuse(status int, format string, args ...any) error {
 	return requestError{status, locale.Say(format, args...)}
 }
 
+// refusalOf returns the text of an error of refuse; ok is false if err is none, or says more than that.
+func refusalOf(err error) (text locale.Text, ok bool) {
+	refused, ok := errors.AsType[requestError](err)
+	return refused.message, ok && refused.Error() == err.Error()
+}
+
 // statusOf returns the HTTP status of an error.
 func statusOf(err error) int {
 	if r, ok := errors.AsType[requestError](err); ok {

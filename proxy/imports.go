@@ -70,8 +70,8 @@ type reason struct {
 
 // reasonOf returns an error as a page shows it.
 func reasonOf(err error) *reason {
-	if refused, ok := err.(requestError); ok && refused.message[0] != "%v" { // which passes another error on
-		return &reason{Text: refused.message}
+	if refusal, ok := refusalOf(err); ok && refusal[0] != "%v" { // which passes another error on
+		return &reason{Text: refusal}
 	}
 	return &reason{locale.Text{oneLine(err.Error())}, true}
 }

@@ -178,8 +178,8 @@ func (s *Server) writeErrorPage(w http.ResponseWriter, r *http.Request, err erro
 		title = locale.Say("Not found")
 	}
 	text := locale.Text{message}
-	if refused, ok := err.(requestError); ok {
-		text = refused.message
+	if refusal, ok := refusalOf(err); ok {
+		text = refusal
 	}
 	if s.writePage(w, r, status, "error.html", title, text) != nil {
 		s.writeTextError(w, err)

@@ -59,7 +59,7 @@ func (j *journal) stores(failures uint64, why string, now time.Time) {
 	switch {
 	case failures > j.failures || why != "":
 		if j.failedAt.IsZero() || now.Sub(j.loggedAt) >= failureEvery {
-			j.log.Error("the store cannot be written; "+diskRemedy.String(), "err", why, "failed_writes", failures-j.loggedFailures)
+			j.log.Error("the store cannot be written", "err", why, "do", diskRemedy.String(), "failed_writes", failures-j.loggedFailures)
 			j.loggedAt, j.loggedFailures = now, failures
 		}
 		j.failedAt = now

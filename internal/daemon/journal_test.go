@@ -82,8 +82,8 @@ func TestFullDiskIsLoggedSeldom(t *testing.T) {
 			j.stores(c.failed, c.why, now)
 		}
 	})
-	want := "level=ERROR msg=\"the store cannot be written; free space on the disk, or check its health\" err=\"disk full\" failed_writes=3\n" +
-		"level=ERROR msg=\"the store cannot be written; free space on the disk, or check its health\" err=\"disk full\" failed_writes=9\n" +
+	want := "level=ERROR msg=\"the store cannot be written\" err=\"disk full\" do=\"free space on the disk, or check its health\" failed_writes=3\n" +
+		"level=ERROR msg=\"the store cannot be written\" err=\"disk full\" do=\"free space on the disk, or check its health\" failed_writes=9\n" +
 		"level=INFO msg=\"the store can be written again\" failed_writes=0\n"
 	if got != want {
 		t.Errorf("%s\nwant:\n%s", got, want)
