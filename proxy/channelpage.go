@@ -74,7 +74,7 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) error {
 	if p.Polling, err = s.polling(r, &channel, now); err != nil {
 		return err
 	}
-	return s.writePage(w, r, http.StatusOK, "show.html", locale.Text{p.Channel.Name()}, &p)
+	return s.writePage(w, r, http.StatusOK, "show.html", locale.Verbatim(p.Channel.Name()), &p)
 }
 
 // LiveAddress returns the address of the stream that keeps the page up to date, and that tells of items which are newer than

@@ -299,6 +299,7 @@ func TestAChannelsPageInGerman(t *testing.T) {
 	wants(t, german(Channel{State: StateOK, Pollers: 3, Waiting: 1, Why: "the feed's ttl", NextPoll: next}), []string{
 		"1 Eintrag wartet auf Zeugen", "3 Knoten fragen ab", "</time>, ttl des Feeds<", ">Neueste Einträge<",
 	}, nil)
+	wants(t, german(Channel{State: StateOK, Title: "Network"}), []string{"<title>Network</title>", ">Network</h1>"}, nil) // which the catalogue has, too
 	wants(t, german(Channel{State: StateOK, Why: "no rule <here>", NextPoll: next}), []string{`</time>, <span lang="en">no rule &lt;here&gt;</span>`}, nil)
 	wants(t, german(Channel{State: "missing", Error: "does not exist, or may not be read (404)"}), []string{`<p class="error">Den Feed gibt es nicht, oder er darf nicht gelesen werden (404).</p>`}, nil)
 	wants(t, german(Channel{State: "failing", Error: "the web server answered 500", Do: "wait"}), []string{`<p class="error" lang="en" dir="auto">The web server answered 500.</p>`}, nil)

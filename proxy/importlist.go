@@ -59,7 +59,7 @@ func (s *Server) readList(r *http.Request, doc []byte) (entries []*importEntry, 
 		return nil, nil, 0, refuse(http.StatusBadRequest, "%v", err)
 	}
 	for _, u := range list.Unread {
-		unread = append(unread, importFailed{ImportFailure: ImportFailure{Error: u.Why, Line: u.Line}, Why: &reason{locale.Text{u.Why}, true}})
+		unread = append(unread, importFailed{ImportFailure: ImportFailure{Error: u.Why, Line: u.Line}, Why: &reason{locale.Verbatim(u.Why), true}})
 	}
 	for folder, o := range feed.Subscriptions(list.Outlines) {
 		e := &importEntry{

@@ -73,7 +73,7 @@ func reasonOf(err error) *reason {
 	if refusal, ok := refusalOf(err); ok && refusal[0] != "%v" { // which passes another error on
 		return &reason{Text: refusal}
 	}
-	return &reason{locale.Text{oneLine(err.Error())}, true}
+	return &reason{locale.Verbatim(oneLine(err.Error())), true}
 }
 
 // CanRetry reports whether another attempt may succeed.

@@ -272,7 +272,7 @@ func (l *listing) addChoices(channels []Channel) {
 	l.Tags = []option{{"", locale.Say("All")}}
 	for _, tag := range slices.Sorted(maps.Keys(tags)) {
 		if len(l.Tags) <= maxTagChoices || tag == l.Tag {
-			l.Tags = append(l.Tags, option{tag, locale.Text{tag}})
+			l.Tags = append(l.Tags, option{tag, locale.Verbatim(tag)})
 		}
 	}
 }

@@ -11,7 +11,8 @@
 // order of the arguments with %[2]s.
 //
 // A new language is a new file: copy de.json, translate it, and add the language to names. A test reports texts that a
-// language lacks or has in vain, and translations whose arguments or HTML elements differ from those of the English text:
+// language lacks, translations of texts that nothing uses, and translations whose arguments or HTML elements differ from those of
+// the English text:
 //
 //	go test ./internal/locale           # says what is missing
 //	go test ./internal/locale -update   # adds what is missing, without a translation, and removes what nothing uses
@@ -40,7 +41,7 @@ var files embed.FS
 // names holds the languages, by tag and own name. The first one is the language of readers whose language is unknown.
 var names = []struct{ tag, name string }{{"en", "English"}, {"de", "Deutsch"}}
 
-// A Text is a text in English, a format as of package fmt, followed by its arguments. It is empty if there is nothing to say.
+// A Text is a text in English, a format of package fmt, followed by its arguments. It is empty if there is nothing to say.
 type Text []any
 
 // Key marks an English text that another function gives to [Say], so that the catalogue has it.
@@ -48,6 +49,10 @@ func Key(format string) string { return format }
 
 // Say returns a text with its arguments. An argument can be a Text itself.
 func Say(format string, arguments ...any) Text { return append(Text{format}, arguments...) }
+
+// Verbatim returns a text that is the same in every language, such as the title of a feed, even if the catalogue has the same
+// words.
+func Verbatim(text string) Text { return Text{"%s", text} }
 
 // String returns the text in English.
 func (t Text) String() string { return Languages[0].Text(t) }
@@ -93,7 +98,10 @@ var Pseudo = &Language{Tag: "qps-ploc", Name: "Pseudo", printer: Languages[0].pr
 // Match returns the language that a person has chosen by its tag, or else the best one for the Accept-Language header of a
 // browser.
 func Match(chosen, accepted string) *Language {
-	for _, l := range append(Languages, Pseudo) {
+	if chosen == Pseudo.Tag {
+		return Pseudo
+	}
+	for _, l := range Languages {
 		if l.Tag == chosen {
 			return l
 		}
@@ -197,12 +205,10 @@ func (l *Language) HTML(format string, arguments ...any) template.HTML {
 			return string(a)
 		case Text:
 			return html.EscapeString(l.Text(a))
-		case string:
-			return html.EscapeString(a)
-		case fmt.Stringer:
-			return html.EscapeString(a.String())
+		case int, int32, int64, uint, uint32, uint64, float64:
+			return a // a number chooses the form of the text
 		}
-		return argument // a number
+		return html.EscapeString(fmt.Sprint(argument))
 	})))
 }
 

@@ -1,6 +1,7 @@
 package locale
 
 import (
+	"errors"
 	"html/template"
 	"testing"
 )
@@ -19,6 +20,9 @@ func TestTextsAreWrittenInTheLanguage(t *testing.T) {
 		{de, Say("%d items", int64(12345)), "12.345 Einträge"},
 		{de, Say("nobody has translated %s", Say("%d items", 2)), "nobody has translated 2 Einträge"},
 		{de, Say("100 % of nothing"), "100 % of nothing"},
+		{de, Say("Network"), "Netz"},
+		{de, Verbatim("Network"), "Network"},
+		{de, Verbatim("100 %d"), "100 %d"},
 		{de, nil, ""},
 		{Pseudo, Say("%d items", 2), "⟦2 items⟧"},
 		{Pseudo, nil, ""},
@@ -34,8 +38,9 @@ func TestTextsAreWrittenInTheLanguage(t *testing.T) {
 
 // A title of a feed must not become a part of the page.
 func TestArgumentsAreEscapedInHTML(t *testing.T) {
-	got := Languages[0].HTML("<b>%s</b>, %s, %s and %d", "<i>", template.HTML("<time>now</time>"), Say("%s", "&"), 1000)
-	if want := template.HTML("<b>&lt;i&gt;</b>, <time>now</time>, &amp; and 1,000"); got != want {
+	type state string
+	got := Languages[0].HTML("<b>%s</b>, %s, %s, %s, %v and %d", "<i>", template.HTML("<time>now</time>"), Say("%s", "&"), state("<s>"), errors.New("<u>"), 1000)
+	if want := template.HTML("<b>&lt;i&gt;</b>, <time>now</time>, &amp;, &lt;s&gt;, &lt;u&gt; and 1,000"); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
