@@ -103,18 +103,15 @@ func sentence(s string) string {
 	return s + "."
 }
 
-// span returns a duration for people, in one unit.
-func span(d time.Duration) locale.Text {
+// SpanText returns a duration for people, in one unit.
+func SpanText(d time.Duration) locale.Text {
 	u, n := inUnit(d)
 	return locale.Say(u.span, n)
 }
 
-// SpanText returns a duration for people, in one unit.
-func SpanText(d time.Duration) locale.Text { return span(d) }
-
 // FormatSpan formats a duration for people, in one unit.
 func FormatSpan(d time.Duration) string {
-	return span(d).String()
+	return SpanText(d).String()
 }
 
 func iso(t *time.Time) string {

@@ -8,8 +8,9 @@ import (
 
 const (
 	languagePath = "/language"
-	// languageCookie names the cookie that holds the language that a person has chosen.
-	languageCookie = "language"
+	// languageCookie names the cookie that holds the language that a person has chosen. Its name is not only "language", because
+	// programs on other ports of this machine get and set the same cookies.
+	languageCookie = "tidings-language"
 	// languageTime is how long a browser keeps that choice.
 	languageTime = 365 * 24 * 60 * 60 // seconds
 )
@@ -29,7 +30,10 @@ func (s *Server) languageForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	http.SetCookie(w, &http.Cookie{Name: languageCookie, Value: locale.Match(chosen, "").Tag, Path: "/", MaxAge: languageTime, HttpOnly: true, SameSite: http.SameSiteLaxMode})
+	if locale.Match(chosen, "").Tag != chosen {
+		return refuse(http.StatusBadRequest, "there is no language %q", chosen)
+	}
+	http.SetCookie(w, &http.Cookie{Name: languageCookie, Value: chosen, Path: "/", MaxAge: languageTime, HttpOnly: true, SameSite: http.SameSiteLaxMode})
 	http.Redirect(w, r, ownPage(r.PostForm.Get("back"), "/"), http.StatusSeeOther)
 	return nil
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -87,5 +88,27 @@ func TestPeopleChooseTheLanguage(t *testing.T) {
 	}
 	if page := body(t, b.ask("GET", "/nowhere", "Accept-Language", "de", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")); !strings.Contains(page, "Dieser Knoten hat keine Seite") {
 		t.Errorf("an error: %.2000s", page)
+	}
+}
+
+// A form with a language that does not exist is refused, and a cookie with one counts for nothing. The person stays on the page.
+func TestOnlyLanguagesOfTheCatalogueCanBeChosen(t *testing.T) {
+	b := newTestServer(t)
+	choose := func(language, back string) *http.Response {
+		form := url.Values{"language": {language}, "back": {back}}.Encode()
+		return b.send(request("POST", languagePath, strings.NewReader(form), "Content-Type", "application/x-www-form-urlencoded"))
+	}
+	for _, wrong := range []string{"fr", "de-AT", "DE", "en\r\nX: y"} {
+		if answer := choose(wrong, "/"); answer.StatusCode != http.StatusBadRequest || len(answer.Cookies()) != 0 {
+			t.Errorf("language %q: %d, %v", wrong, answer.StatusCode, answer.Cookies())
+		}
+	}
+	for back, want := range map[string]string{"/add?url=x": "/add?url=x", "/import?id=1": "/import?id=1", "/feed?url=x": "/", "//evil.example/add": "/", `/\evil.example`: "/"} {
+		if got := choose("de", back).Header.Get("Location"); got != want {
+			t.Errorf("from %s the choice leads to %s, want %s", back, got, want)
+		}
+	}
+	if page := body(t, b.ask("GET", "/", "Accept-Language", "de", "Cookie", languageCookie+"=xx")); !strings.Contains(page, `<html lang="de">`) {
+		t.Errorf("with an unknown cookie: %.300s", page)
 	}
 }

@@ -83,7 +83,7 @@ func ownPage(address, fallback string) string {
 	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" {
 		return fallback
 	}
-	if u.Path != "/" && u.Path != "/show" && !slices.ContainsFunc(navigation, func(o option) bool { return o.Value == u.Path }) {
+	if !slices.Contains([]string{"/", "/show", "/add", importPath}, u.Path) && !slices.ContainsFunc(navigation, func(o option) bool { return o.Value == u.Path }) {
 		return fallback
 	}
 	return withQuery(u.Path, u.Query())

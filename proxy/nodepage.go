@@ -33,6 +33,6 @@ func (s *Server) nodePage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	uptime := span(time.Duration(status.UptimeS * float64(time.Second)))
+	uptime := SpanText(time.Duration(status.UptimeS * float64(time.Second)))
 	return s.writePage(w, r, http.StatusOK, "node.html", locale.Say("This node"), nodeView{status, findings, uptime})
 }

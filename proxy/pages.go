@@ -81,25 +81,24 @@ func newPages(siteIcons bool) *pages {
 	return p
 }
 
-// functions returns the functions that templates have in a language. t and th write texts, th such with elements of HTML;
-// see package locale.
+// functions returns the functions that templates have in a language. t and th write texts. th is for texts that contain
+// elements of HTML; see package locale.
 func (p *pages) functions(l *locale.Language) template.FuncMap {
 	return template.FuncMap{
 		"t":        func(text any, arguments ...any) string { return say(l, text, arguments) },
 		"th":       l.HTML,
-		"when":     func(now time.Time, t *time.Time) string { return l.Text(relative(now, t)) },
-		"whenOf":   func(now, t time.Time) string { return l.Text(relative(now, &t)) },
 		"duration": func(now time.Time, since *time.Time) string { return l.Text(lasting(now, since)) },
 		"time":     func(now time.Time, t *time.Time) template.HTML { return timeElement(t, "", l.Text(relative(now, t))) },
+		"timeAt":   func(now, t time.Time) template.HTML { return timeElement(&t, "", l.Text(relative(now, &t))) },
 		"timeFor": func(now time.Time, since *time.Time) template.HTML {
 			return timeElement(since, " data-for", l.Text(lasting(now, since)))
 		},
-		"exact":  func(seconds *float64) string { return l.Text(spanOf(*seconds)) },
-		"count":  func(n int) string { return l.Say("%d", n) },
-		"plural": Plural[int], "scriptTexts": func() string { return scriptTexts(l) },
-		"language":  func() *locale.Language { return l },
-		"languages": func() []*locale.Language { return locale.Languages },
-		"iso":       iso, "isoOf": func(t time.Time) string { return iso(&t) }, "host": hostOf, "rowID": rowID, "sentence": sentence,
+		"exact":       func(seconds *float64) string { return l.Text(spanOf(*seconds)) },
+		"count":       func(n int) string { return l.Say("%d", n) },
+		"scriptTexts": func() string { return scriptTexts(l) },
+		"language":    func() *locale.Language { return l },
+		"languages":   func() []*locale.Language { return locale.Languages },
+		"host":        hostOf, "rowID": rowID, "sentence": sentence,
 		"asset": p.address, "siteIcon": p.siteIconOf, "plot": svg, "qr": qrCode, "isLocal": isLocalAddress,
 		"stateText": stateText, "provenanceNote": provenanceNote, "provenanceWords": provenanceWords,
 		"healthWords": func(h HealthChange) template.HTML { return healthWords(l, h) },

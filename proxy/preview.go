@@ -52,7 +52,7 @@ type PreviewResult struct {
 // result converts the preview of a query whose feed would have at most maxArticles articles.
 func (p Preview) result(maxArticles int) *PreviewResult {
 	t := &PreviewResult{Articles: p.Articles, Hours: math.Round(p.Period.Hours()*100) / 100, Matching: p.Matching, Hints: p.Hints}
-	period := span(p.Period)
+	period := SpanText(p.Period)
 	switch n := math.Round(p.PerDay*100) / 100; {
 	case p.Articles == 0:
 		t.Summary = locale.Say("no articles arrived in the last %s, so the number of matches is not known yet", period)

@@ -27,7 +27,7 @@ func (s *Server) offerSubscription(w http.ResponseWriter, r *http.Request, addre
 			offered.Warning = oneLine(warning.Error())
 		}
 	}
-	return s.writePage(w, r, http.StatusOK, "add.html", locale.Say("Subscription"), offered)
+	return s.writePage(w, r, http.StatusOK, "add.html", locale.Say("New subscription"), offered)
 }
 
 // saysWhatCounts reports whether an address says what counts on a page.
