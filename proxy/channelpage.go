@@ -194,7 +194,7 @@ func provenanceWords(provenance string) locale.Text {
 	case provenance == "unconfirmed":
 		return locale.Say("unconfirmed")
 	}
-	return locale.Text{provenance}
+	return locale.Verbatim(provenance)
 }
 
 // movedWords begins the report of a feed that has moved. Its new address follows.

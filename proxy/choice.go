@@ -60,7 +60,7 @@ func (e *choiceError) Error() string { return e.message.String() }
 // is the number of feeds that it advertises, and found.Feeds those of them that may exist.
 func notFeedError(address string, found Inspection, advertised int) *choiceError {
 	feeds, e := len(found.Feeds), &choiceError{choices: found.Feeds}
-	why := locale.Text{found.NotFeedReason} // in English, except for the most frequent ones
+	why := locale.Verbatim(found.NotFeedReason) // in English, except for the most frequent ones
 	switch found.NotFeedReason {
 	case "":
 		why = locale.Say("not a feed")

@@ -52,5 +52,5 @@ func stateText(state string) locale.Text {
 	if text := stateTexts[state]; text != "" {
 		return locale.Say(text)
 	}
-	return locale.Text{state}
+	return locale.Verbatim(state)
 }

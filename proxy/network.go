@@ -67,7 +67,7 @@ func (m Member) RoleName() locale.Text {
 	if i := m.roleOrder(); i < len(roleNames) {
 		return locale.Say(roleNames[i].name)
 	}
-	return locale.Text{m.Role}
+	return locale.Verbatim(m.Role)
 }
 
 // roleOrder returns the position of the role in the table.

@@ -126,7 +126,7 @@ func (p *networkPage) LambdaText() locale.Text {
 	case p.Node.Lambda == nil:
 		return locale.Say("none, because this node leads no feed")
 	}
-	return locale.Text{strconv.FormatFloat(*p.Node.Lambda, 'g', 3, 64)}
+	return locale.Verbatim(strconv.FormatFloat(*p.Node.Lambda, 'g', 3, 64))
 }
 
 // LevelText returns the polling levels for people.

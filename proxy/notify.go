@@ -65,7 +65,7 @@ type DeadLetter struct {
 	Event json.RawMessage `json:"event"`
 }
 
-// What names the event in a few words; "" if it cannot be read.
+// What returns a few words that name the event, or "" if the event cannot be read.
 func (l DeadLetter) What() string {
 	var e struct {
 		URL, Query string

@@ -84,7 +84,7 @@ func (t targetView) Times() locale.Text {
 	case "weekly":
 		return locale.Say("weekly")
 	}
-	return locale.Text{t.Digest}
+	return locale.Verbatim(t.Digest)
 }
 
 func newTargetView(t NotifyTarget) targetView {

@@ -176,7 +176,7 @@ func (s *Server) writeErrorPage(w http.ResponseWriter, r *http.Request, err erro
 	if status == http.StatusNotFound {
 		title = locale.Say("Not found")
 	}
-	text := locale.Text{message}
+	text := locale.Verbatim(message)
 	if refusal, ok := refusalOf(err); ok {
 		text = refusal
 	}

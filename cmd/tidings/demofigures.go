@@ -37,7 +37,7 @@ var phases = map[string]string{
 }
 
 // nothingShown stands for the time of items of which there are none.
-var nothingShown = locale.Text{"-"}
+var nothingShown = locale.Verbatim("-")
 
 // figures reads the current figures.
 func (d *demo) figures() (f figures) {
@@ -53,7 +53,7 @@ func (d *demo) figures() (f figures) {
 			mean = locale.Say("%.2f s", s.MeanDelay().Seconds())
 		}
 		per := max(since.Seconds(), 1)
-		f.rows = append(f.rows, [4]locale.Text{name, locale.Say("%.1f", float64(p.Polls)/per), {formatBytes(float64(p.Bytes) / per)}, mean})
+		f.rows = append(f.rows, [4]locale.Text{name, locale.Say("%.1f", float64(p.Polls)/per), locale.Verbatim(formatBytes(float64(p.Bytes) / per)), mean})
 	}
 	at := v.LastInterval
 	row(locale.Say("each reader alone"), at.Legacy, at.Since, at.Shown)

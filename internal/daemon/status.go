@@ -272,7 +272,7 @@ func (st *status) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 			reported++ // a finding about the node's store or network covers this
 		} else if c.Error != "" && !well && problems < maxProblemFeeds {
 			problems++
-			f := proxy.Finding{Level: levelNote, What: locale.Say("%s: %s", c.URL, problemOf(c)), Do: locale.Text{c.Do}}
+			f := proxy.Finding{Level: levelNote, What: locale.Say("%s: %s", c.URL, problemOf(c)), Do: locale.Verbatim(c.Do)}
 			if c.Do == "" {
 				f.Do = locale.Say("nothing: the node tries again by itself")
 			}
@@ -419,7 +419,7 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 	}
 	if a := st.config.Authority; a != nil {
 		if err := a.Check(); err != nil {
-			add(levelProblem, locale.Text{err.Error()}, nil)
+			add(levelProblem, locale.Verbatim(err.Error()), nil)
 		}
 	}
 	if f, ok := entryPointsFinding(snap.EntryPoints); ok && snap.CutOff == nil {

@@ -17,8 +17,7 @@
 //	go test ./internal/locale           # says what is missing
 //	go test ./internal/locale -update   # adds what is missing, without a translation, and removes what nothing uses
 //
-// What the node tells programs is English: logs, commands, and errors of the network and of web servers. Pages show those
-// as they are.
+// Logs, the output of commands, and the errors of the network and of web servers are English. Pages show such errors unchanged.
 package locale
 
 import (
@@ -28,6 +27,7 @@ import (
 	"html"
 	"html/template"
 	"strings"
+	"sync"
 
 	"golang.org/x/text/feature/plural"
 	"golang.org/x/text/language"
@@ -52,7 +52,12 @@ func Say(format string, arguments ...any) Text { return append(Text{format}, arg
 
 // Verbatim returns a text that is the same in every language, such as the title of a feed, even if the catalogue has the same
 // words.
-func Verbatim(text string) Text { return Text{"%s", text} }
+func Verbatim(text string) Text {
+	if text == "" {
+		return nil
+	}
+	return Text{"%s", text}
+}
 
 // String returns the text in English.
 func (t Text) String() string { return Languages[0].Text(t) }
@@ -73,13 +78,25 @@ type Language struct {
 	Tag  string // BCP 47
 	Name string // in the language itself
 
+	texts  func() *texts // read when they are needed, because most commands need none
+	marked bool          // by the signs of Pseudo
+}
+
+// texts holds what a language says.
+type texts struct {
 	printer *message.Printer
-	plain   map[string]string // the texts without arguments, which may contain percent signs
-	marked  bool              // by the signs of Pseudo
+	plain   map[string]string // by their English texts; those without arguments may contain percent signs
 }
 
 // Languages holds all languages. The first one is English.
-var Languages = load()
+var Languages = languages()
+
+func languages() (all []*Language) {
+	for i, tag := range tags() {
+		all = append(all, &Language{Tag: names[i].tag, Name: names[i].name, texts: sync.OnceValue(func() *texts { return load(tag) })})
+	}
+	return all
+}
 
 // matcher finds the best language for what a browser accepts.
 var matcher = language.NewMatcher(tags())
@@ -93,7 +110,7 @@ func tags() (all []language.Tag) {
 
 // Pseudo is a language for developers, whose texts are the English ones between ⟦ and ⟧. A text without these signs on a
 // page of it cannot be translated.
-var Pseudo = &Language{Tag: "qps-ploc", Name: "Pseudo", printer: Languages[0].printer, plain: Languages[0].plain, marked: true}
+var Pseudo = &Language{Tag: "qps-ploc", Name: "Pseudo", texts: Languages[0].texts, marked: true}
 
 // Match returns the language that a person has chosen by its tag, or else the best one for the Accept-Language header of a
 // browser.
@@ -127,21 +144,17 @@ func (f *forms) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// load reads all languages. The files are a part of the program, so it panics at a fault.
-func load() (all []*Language) {
-	texts := catalog.NewBuilder()
-	for i, tag := range tags() {
-		l := &Language{Tag: names[i].tag, Name: names[i].name, plain: map[string]string{}}
-		for key, f := range read(l.Tag) {
-			l.plain[key] = f["other"]
-			if err := texts.Set(tag, key, f.message()); err != nil {
-				panic(fmt.Sprintf("%s.json: %q: %v", l.Tag, key, err))
-			}
+// load reads a language. The files are a part of the program, so it panics at a fault.
+func load(tag language.Tag) *texts {
+	t, formats := &texts{plain: map[string]string{}}, catalog.NewBuilder()
+	for key, f := range read(tag.String()) {
+		t.plain[key] = f["other"]
+		if err := formats.Set(tag, key, f.message()); err != nil {
+			panic(fmt.Sprintf("%v.json: %q: %v", tag, key, err))
 		}
-		l.printer = message.NewPrinter(tag, message.Catalog(texts))
-		all = append(all, l)
 	}
-	return all
+	t.printer = message.NewPrinter(tag, message.Catalog(formats))
+	return t
 }
 
 // read returns the texts of a language by their English texts.
@@ -173,7 +186,7 @@ func (f forms) message() catalog.Message {
 
 // Format returns the format of a text with a number, for scripts of pages, which put the number in the place of %d.
 func (l *Language) Format(key string) string {
-	if text := l.plain[key]; text != "" {
+	if text := l.texts().plain[key]; text != "" {
 		key = text
 	}
 	return l.mark(key)
@@ -215,7 +228,7 @@ func (l *Language) HTML(format string, arguments ...any) template.HTML {
 // write writes a text with arguments that convert has prepared.
 func (l *Language) write(format string, arguments []any, convert func(any) any) string {
 	if len(arguments) == 0 {
-		if text := l.plain[format]; text != "" {
+		if text := l.texts().plain[format]; text != "" {
 			return text
 		}
 		return format
@@ -224,7 +237,7 @@ func (l *Language) write(format string, arguments []any, convert func(any) any) 
 	for i, a := range arguments {
 		converted[i] = convert(a)
 	}
-	return l.printer.Sprintf(format, converted...)
+	return l.texts().printer.Sprintf(format, converted...)
 }
 
 // mark encloses a text of the pseudo-language.
