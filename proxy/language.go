@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/http"
+	"sync"
 
 	"tidings/internal/locale"
 )
@@ -15,13 +16,16 @@ const (
 	languageTime = 365 * 24 * 60 * 60 // seconds
 )
 
+// languages returns the languages of the pages.
+var languages = sync.OnceValue(locale.Load)
+
 // language returns the language of a page: the one that the person has chosen, or the best one for the browser.
 func (s *Server) language(r *http.Request) *locale.Language {
 	chosen := ""
 	if c, err := r.Cookie(languageCookie); err == nil {
 		chosen = c.Value
 	}
-	return locale.Match(chosen, r.Header.Get("Accept-Language"))
+	return locale.Match(languages(), chosen, r.Header.Get("Accept-Language"))
 }
 
 // languageForm keeps the language that a person has chosen.
@@ -30,7 +34,7 @@ func (s *Server) languageForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if locale.Match(chosen, "").Tag != chosen {
+	if locale.Match(languages(), chosen, "").Tag != chosen {
 		return refuse(http.StatusBadRequest, "there is no language %q", chosen)
 	}
 	http.SetCookie(w, &http.Cookie{Name: languageCookie, Value: chosen, Path: "/", MaxAge: languageTime, HttpOnly: true, SameSite: http.SameSiteLaxMode})

@@ -74,8 +74,8 @@ func newPages(siteIcons bool) *pages {
 		scriptPath: newAsset(scriptPath, "text/javascript; charset=utf-8", ""),
 		iconPath:   newAsset(iconPath, "image/svg+xml", ""),
 	}}
-	english := template.Must(template.New("").Funcs(p.functions(locale.Languages[0])).ParseFS(web, "web/*.html"))
-	for _, l := range append(slices.Clone(locale.Languages), locale.Pseudo) {
+	english := template.Must(template.New("").Funcs(p.functions(locale.English)).ParseFS(web, "web/*.html"))
+	for _, l := range append(slices.Clone(languages()), locale.Pseudo) {
 		p.templates[l] = template.Must(english.Clone()).Funcs(p.functions(l))
 	}
 	return p
@@ -97,7 +97,7 @@ func (p *pages) functions(l *locale.Language) template.FuncMap {
 		"count":       func(n int) string { return l.Say("%d", n) },
 		"scriptTexts": func() string { return scriptTexts(l) },
 		"language":    func() *locale.Language { return l },
-		"languages":   func() []*locale.Language { return locale.Languages },
+		"languages":   languages,
 		"host":        hostOf, "rowID": rowID, "sentence": sentence,
 		"asset": p.address, "siteIcon": p.siteIconOf, "plot": svg, "qr": qrCode, "isLocal": isLocalAddress,
 		"stateText": stateText, "provenanceNote": provenanceNote, "provenanceWords": provenanceWords,

@@ -67,7 +67,7 @@ func TestPreviewsShowWhyArticlesMatch(t *testing.T) {
 	if found := activeParts(t, page); len(found) > 0 {
 		t.Errorf("active: %q", found)
 	}
-	if daysPlot(locale.Languages[0], []int{3}) != nil || daysPlot(locale.Languages[0], nil) != nil {
+	if daysPlot(locale.English, []int{3}) != nil || daysPlot(locale.English, nil) != nil {
 		t.Error("a single day has a chart")
 	}
 }

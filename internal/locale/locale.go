@@ -27,7 +27,6 @@ import (
 	"html"
 	"html/template"
 	"strings"
-	"sync"
 
 	"golang.org/x/text/feature/plural"
 	"golang.org/x/text/language"
@@ -60,7 +59,7 @@ func Verbatim(text string) Text {
 }
 
 // String returns the text in English.
-func (t Text) String() string { return Languages[0].Text(t) }
+func (t Text) String() string { return English.Text(t) }
 
 // MarshalText writes the text in English, for programs.
 func (t Text) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
@@ -78,22 +77,19 @@ type Language struct {
 	Tag  string // BCP 47
 	Name string // in the language itself
 
-	texts  func() *texts // read when they are needed, because most commands need none
-	marked bool          // by the signs of Pseudo
-}
-
-// texts holds what a language says.
-type texts struct {
 	printer *message.Printer
-	plain   map[string]string // by their English texts; those without arguments may contain percent signs
+	plain   map[string]string // the texts without arguments, which may contain percent signs
+	marked  bool              // by the signs of Pseudo
 }
 
-// Languages holds all languages. The first one is English.
-var Languages = languages()
+// English is the language of commands and logs.
+var English = load(names[0].tag, names[0].name)
 
-func languages() (all []*Language) {
-	for i, tag := range tags() {
-		all = append(all, &Language{Tag: names[i].tag, Name: names[i].name, texts: sync.OnceValue(func() *texts { return load(tag) })})
+// Load reads all languages. The first one is English. It takes some milliseconds, which programs without pages save.
+func Load() []*Language {
+	all := []*Language{English}
+	for _, n := range names[1:] {
+		all = append(all, load(n.tag, n.name))
 	}
 	return all
 }
@@ -110,22 +106,22 @@ func tags() (all []language.Tag) {
 
 // Pseudo is a language for developers, whose texts are the English ones between ⟦ and ⟧. A text without these signs on a
 // page of it cannot be translated.
-var Pseudo = &Language{Tag: "qps-ploc", Name: "Pseudo", texts: Languages[0].texts, marked: true}
+var Pseudo = &Language{Tag: "qps-ploc", Name: "Pseudo", printer: English.printer, plain: English.plain, marked: true}
 
-// Match returns the language that a person has chosen by its tag, or else the best one for the Accept-Language header of a
-// browser.
-func Match(chosen, accepted string) *Language {
+// Match returns the language of all that a person has chosen by its tag, or else the best one for the Accept-Language header of
+// a browser.
+func Match(all []*Language, chosen, accepted string) *Language {
 	if chosen == Pseudo.Tag {
 		return Pseudo
 	}
-	for _, l := range Languages {
+	for _, l := range all {
 		if l.Tag == chosen {
 			return l
 		}
 	}
 	wanted, _, _ := language.ParseAcceptLanguage(accepted) // a malformed header wants nothing
 	_, i, _ := matcher.Match(wanted...)
-	return Languages[i]
+	return all[i]
 }
 
 // forms holds the forms of a text by the names of plural categories. A text with one form has only the category "other".
@@ -145,16 +141,17 @@ func (f *forms) UnmarshalJSON(b []byte) error {
 }
 
 // load reads a language. The files are a part of the program, so it panics at a fault.
-func load(tag language.Tag) *texts {
-	t, formats := &texts{plain: map[string]string{}}, catalog.NewBuilder()
-	for key, f := range read(tag.String()) {
-		t.plain[key] = f["other"]
-		if err := formats.Set(tag, key, f.message()); err != nil {
-			panic(fmt.Sprintf("%v.json: %q: %v", tag, key, err))
+func load(tag, name string) *Language {
+	l, texts := &Language{Tag: tag, Name: name, plain: map[string]string{}}, catalog.NewBuilder()
+	parsed := language.MustParse(tag)
+	for key, f := range read(tag) {
+		l.plain[key] = f["other"]
+		if err := texts.Set(parsed, key, f.message()); err != nil {
+			panic(fmt.Sprintf("%s.json: %q: %v", tag, key, err))
 		}
 	}
-	t.printer = message.NewPrinter(tag, message.Catalog(formats))
-	return t
+	l.printer = message.NewPrinter(parsed, message.Catalog(texts))
+	return l
 }
 
 // read returns the texts of a language by their English texts.
@@ -186,7 +183,7 @@ func (f forms) message() catalog.Message {
 
 // Format returns the format of a text with a number, for scripts of pages, which put the number in the place of %d.
 func (l *Language) Format(key string) string {
-	if text := l.texts().plain[key]; text != "" {
+	if text := l.plain[key]; text != "" {
 		key = text
 	}
 	return l.mark(key)
@@ -228,7 +225,7 @@ func (l *Language) HTML(format string, arguments ...any) template.HTML {
 // write writes a text with arguments that convert has prepared.
 func (l *Language) write(format string, arguments []any, convert func(any) any) string {
 	if len(arguments) == 0 {
-		if text := l.texts().plain[format]; text != "" {
+		if text := l.plain[format]; text != "" {
 			return text
 		}
 		return format
@@ -237,7 +234,7 @@ func (l *Language) write(format string, arguments []any, convert func(any) any) 
 	for i, a := range arguments {
 		converted[i] = convert(a)
 	}
-	return l.texts().printer.Sprintf(format, converted...)
+	return l.printer.Sprintf(format, converted...)
 }
 
 // mark encloses a text of the pseudo-language.

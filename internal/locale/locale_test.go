@@ -7,15 +7,15 @@ import (
 )
 
 func TestTextsAreWrittenInTheLanguage(t *testing.T) {
-	de := Match("de", "")
+	de := Match(Load(), "de", "")
 	for _, c := range []struct {
 		language *Language
 		text     Text
 		want     string
 	}{
-		{Languages[0], Say("%d items", 1), "1 item"},
-		{Languages[0], Say("%d items", 0), "0 items"},
-		{Languages[0], Say("%d items", 1234567), "1,234,567 items"},
+		{English, Say("%d items", 1), "1 item"},
+		{English, Say("%d items", 0), "0 items"},
+		{English, Say("%d items", 1234567), "1,234,567 items"},
 		{de, Say("%d items", 1), "1 Eintrag"},
 		{de, Say("%d items", int64(12345)), "12.345 Einträge"},
 		{de, Say("nobody has translated %s", Say("%d items", 2)), "nobody has translated 2 Einträge"},
@@ -39,7 +39,7 @@ func TestTextsAreWrittenInTheLanguage(t *testing.T) {
 // A title of a feed must not become a part of the page.
 func TestArgumentsAreEscapedInHTML(t *testing.T) {
 	type state string
-	got := Languages[0].HTML("<b>%s</b>, %s, %s, %s, %v and %d", "<i>", template.HTML("<time>now</time>"), Say("%s", "&"), state("<s>"), errors.New("<u>"), 1000)
+	got := English.HTML("<b>%s</b>, %s, %s, %s, %v and %d", "<i>", template.HTML("<time>now</time>"), Say("%s", "&"), state("<s>"), errors.New("<u>"), 1000)
 	if want := template.HTML("<b>&lt;i&gt;</b>, <time>now</time>, &amp;, &lt;s&gt;, &lt;u&gt; and 1,000"); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -57,7 +57,7 @@ func TestTheLanguageIsThatOfTheReader(t *testing.T) {
 		{"", "de;q=;;;,", "en"},
 		{"", "*", "en"},
 	} {
-		if got := Match(c.chosen, c.accepted).Tag; got != c.want {
+		if got := Match(Load(), c.chosen, c.accepted).Tag; got != c.want {
 			t.Errorf("chosen %q, accepted %q: %s, want %s", c.chosen, c.accepted, got, c.want)
 		}
 	}

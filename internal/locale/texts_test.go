@@ -32,14 +32,14 @@ func TestEveryTextIsTranslated(t *testing.T) {
 	for _, folder := range []string{"proxy", "internal/daemon", "cmd"} {
 		collect(t, filepath.Join(root, folder), used)
 	}
-	for _, l := range Languages {
+	for _, l := range Load() {
 		texts := read(l.Tag)
 		if *update {
 			rewrite(t, l, texts, used)
 			continue
 		}
 		for _, key := range slices.Sorted(maps.Keys(used)) {
-			if texts[key]["other"] == "" && l != Languages[0] {
+			if texts[key]["other"] == "" && l != English {
 				t.Errorf("%s.json lacks %q", l.Tag, key)
 			}
 		}
@@ -71,7 +71,7 @@ func rewrite(t *testing.T, l *Language, texts map[string]forms, used map[string]
 		}
 	}
 	for key := range used {
-		if l != Languages[0] && out[key] == nil {
+		if l != English && out[key] == nil {
 			out[key] = ""
 		}
 	}
@@ -262,7 +262,7 @@ func inspect(n parse.Node, used map[string]bool) {
 
 // A translation is a part of a page, so its elements have to be closed.
 func TestTheElementsOfTextsAreClosed(t *testing.T) {
-	for _, l := range Languages {
+	for _, l := range Load() {
 		for key, forms := range read(l.Tag) {
 			for _, text := range forms {
 				open := 0
