@@ -85,7 +85,7 @@ planted-save:
 # -short leaves out the tests of cmd/tidings that start real processes: they take minutes
 # under the race detector.
 race:
-	$(if $(EDGES),go test -race $(EDGES:%=./%/...),@echo "no edges yet")
+	$(if $(EDGES),go test -race -p 1 $(EDGES:%=./%/...),@echo "no edges yet")
 	go test -race -short ./cmd/tidings
 	go -C lab test -race ./nodes ./tree
 	go -C lab test -race . -run Nodes
