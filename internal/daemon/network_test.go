@@ -74,7 +74,7 @@ func TestEightProcesses(t *testing.T) {
 	within(t, 30*time.Second, "known peers saved", func() error { return checkSavedPeers(victims, 7) })
 	tell("two groups stand, and known peers are saved")
 	flow := s.stream(steady, left[0])
-	within(t, 10*time.Second, "messages flow", func() error {
+	within(t, 30*time.Second, "messages flow", func() error {
 		if client.count(steady, "message 50 of a stream") == 0 {
 			return errors.New("not yet")
 		}
