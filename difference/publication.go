@@ -77,7 +77,7 @@ func Publish(key ed25519.PrivateKey, url string, seq uint64, prev feed.Hash, at 
 		return nil, fmt.Errorf("publish in %s: %w", url, err)
 	}
 	signed := wire.NewSigner(key, wire.Anywhere).Sign(wire.DomainPublication, payload)
-	p, err := OpenPublication(signed.Raw)
+	p, err := parsePublication(signed)
 	if err != nil && it != nil { // nobody else could read it
 		err = fmt.Errorf("%w: %w", ErrItem, err)
 	}
@@ -132,12 +132,17 @@ func publicationOf(url string, it *feed.Item) *differencepb.Publication {
 
 // OpenPublication verifies and parses an envelope.
 func OpenPublication(raw []byte) (*Publication, error) {
-	if len(raw) > MaxPublication {
-		return nil, fmt.Errorf("%w: %d bytes, more than %d", ErrPublication, len(raw), MaxPublication)
-	}
 	signed, err := publicationVerifier.Open(wire.DomainPublication, raw)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPublication, err)
+	}
+	return parsePublication(signed)
+}
+
+// parsePublication parses a publication whose signature is valid.
+func parsePublication(signed wire.Signed) (*Publication, error) {
+	if n := len(signed.Raw); n > MaxPublication {
+		return nil, fmt.Errorf("%w: %d bytes, more than %d", ErrPublication, n, MaxPublication)
 	}
 	// An empty binding takes two bytes here, and a hundred when it is parsed.
 	if err := countBindings(signed.Payload, 7); err != nil {
@@ -147,7 +152,8 @@ func OpenPublication(raw []byte) (*Publication, error) {
 	if err := proto.Unmarshal(signed.Payload, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPublication, err)
 	}
-	p := &Publication{Key: signed.Key, URL: m.Url, Seq: m.Pubseq, Time: time.UnixMilli(int64(m.TimeMs)).UTC(), Hash: sha256.Sum256(signed.Payload), Raw: raw}
+	p := &Publication{Key: signed.Key, URL: m.Url, Seq: m.Pubseq, Time: time.UnixMilli(int64(m.TimeMs)).UTC(), Hash: sha256.Sum256(signed.Payload), Raw: signed.Raw}
+	var err error
 	switch {
 	case len(m.Url) == 0 || len(m.Url) > maxFeedURL:
 		return nil, fmt.Errorf("%w: an address of %d bytes", ErrPublication, len(m.Url))

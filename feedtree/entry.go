@@ -135,11 +135,29 @@ type decodedEntry struct {
 
 // decode reads the bodies of entries as far as possible, and counts and reports those that are unreadable.
 func (es *entries) decode(entries []*owner.Entry, then func([]decodedEntry)) {
+	es.decodeBy(entries, func(_ *owner.Entry, body []byte) (difference.Delta, error) { return difference.Decode(body) }, then)
+}
+
+// reread is decode for entries that a window has. It verifies the signatures only of those that were not readable
+// completely. If it did not, what decode has left out of them would count here.
+func (es *entries) reread(c *channel, entries []*owner.Entry, then func([]decodedEntry)) {
+	unreadable := slices.Clone(c.window.unreadable)
+	es.decodeBy(entries, func(e *owner.Entry, body []byte) (difference.Delta, error) {
+		if slices.Contains(unreadable, e.At.Seq) {
+			return difference.Decode(body)
+		}
+		d, err := difference.Reread(body)
+		d.Sightings = nil // the window has their marks
+		return d, err
+	}, then)
+}
+
+func (es *entries) decodeBy(entries []*owner.Entry, read func(*owner.Entry, []byte) (difference.Delta, error), then func([]decodedEntry)) {
 	es.owners.Bodies(entries, func(bodies [][]byte) {
 		got := make([]decodedEntry, len(entries))
 		es.worker.Do(func() {
 			for i, b := range bodies {
-				d, err := difference.Decode(b)
+				d, err := read(entries[i], b)
 				signed := es.signedForFeed(entries[i].Key, d)
 				if signed {
 					got[i].Delta = d

@@ -74,6 +74,11 @@ func (pu *pusher) Publish(envelope []byte, done func(error)) {
 		done(fmt.Errorf("publish: %w", err))
 		return
 	}
+	pu.PublishVerified(p, done)
+}
+
+// PublishVerified is Publish for a publication whose envelope was opened before.
+func (pu *pusher) PublishVerified(p *difference.Publication, done func(error)) {
 	say := func(err error) {
 		if err != nil {
 			err = fmt.Errorf("publish number %d in %s: %w", p.Seq, p.URL, err)

@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -269,6 +270,31 @@ func (rd *reader) Head(key overlay.ID, then func(Document)) {
 
 // Read passes the window of a feed, with the bytes of its items, to then.
 func (rd *reader) Read(key overlay.ID, then func(Document)) {
+	rd.read(key, func(w *window) []difference.Entry { return w.log.Entries() }, func(feed.ID) bool { return true }, then)
+}
+
+// ReadItems passes those items of a feed to then that are asked for, as Read does. Its time does not depend on the
+// length of the feed.
+func (rd *reader) ReadItems(key overlay.ID, ids []feed.ID, then func(Document)) {
+	wanted := map[feed.ID]bool{}
+	for _, id := range ids {
+		wanted[id] = true
+	}
+	rd.read(key, func(w *window) (logged []difference.Entry) {
+		for id := range wanted {
+			if e, ok := w.log.Entry(id); ok {
+				logged = append(logged, e)
+			}
+		}
+		slices.SortFunc(logged, func(a, b difference.Entry) int {
+			return cmp.Or(cmp.Compare(b.Ref, a.Ref), cmp.Compare(a.Change, b.Change))
+		})
+		return logged
+	}, func(id feed.ID) bool { return wanted[id] }, then)
+}
+
+// read reads the items that choose returns of the log, and the extra items for which isWanted is true.
+func (rd *reader) read(key overlay.ID, choose func(*window) []difference.Entry, isWanted func(feed.ID) bool, then func(Document)) {
 	c := rd.feeds[key]
 	if c == nil || !c.subscribed {
 		then(Document{})
@@ -277,26 +303,29 @@ func (rd *reader) Read(key overlay.ID, then func(Document)) {
 	rd.sync(c, func() {
 		w := &c.window
 		d := Document{Head: w.head, Version: w.version, Changed: w.headAt, Pin: w.log.Pin(), Vouched: map[feed.ID]feed.Entry{}}
-		logged := w.log.Entries()
+		logged := choose(w)
 		signed, vouched := maps.Clone(w.signed), maps.Clone(w.vouched)
 		newer := map[feed.ID]bool{}
 		var extras []feed.Entry
 		for _, e := range w.extras {
+			if !isWanted(e.Item.ID) {
+				continue
+			}
 			e.Provenance = provenance(e.publication, c.trust)
 			extras = append(extras, e.Entry)
 			newer[e.Item.ID] = true
 		}
 		shown := slices.DeleteFunc(slices.Clone(logged), func(e difference.Entry) bool { return newer[e.ID] })
-		bySeq := map[uint64]*owner.Entry{}
-		for _, e := range rd.owners.Visible(key) {
-			bySeq[e.At.Seq] = e
-		}
+		log := rd.owners.Visible(key)
 		var needed []*owner.Entry
 		index := map[uint64]int{}
 		need := func(e difference.Entry) {
-			if _, known := index[e.Ref]; !known && bySeq[e.Ref] != nil {
+			if _, known := index[e.Ref]; known {
+				return
+			}
+			if i, found := slices.BinarySearchFunc(log, e.Ref, func(of *owner.Entry, seq uint64) int { return cmp.Compare(of.At.Seq, seq) }); found {
 				index[e.Ref] = len(needed)
-				needed = append(needed, bySeq[e.Ref])
+				needed = append(needed, log[i])
 			}
 		}
 		for _, e := range shown {
@@ -313,7 +342,7 @@ func (rd *reader) Read(key overlay.ID, then func(Document)) {
 				need(before.Entry)
 			}
 		}
-		rd.entries.decode(needed, func(deltas []decodedEntry) {
+		rd.entries.reread(c, needed, func(deltas []decodedEntry) {
 			entry := func(e difference.Entry) (_ feed.Entry, ok bool) {
 				i, ok := index[e.Ref]
 				if !ok || e.Change >= len(deltas[i].Changes) {
@@ -360,7 +389,7 @@ func (rd *reader) Recall(key overlay.ID, then func(*difference.Known)) {
 		return
 	}
 	rd.sync(c, func() {
-		rd.entries.decode(rd.owners.Visible(key), func(deltas []decodedEntry) {
+		rd.entries.reread(c, rd.owners.Visible(key), func(deltas []decodedEntry) {
 			known := new(difference.Known)
 			for _, d := range deltas {
 				known.AddLogged(d.Delta)

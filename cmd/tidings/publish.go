@@ -326,12 +326,14 @@ func (w *feedWriter) write(ctx context.Context, p proxy.Publisher, it *feed.Item
 		return err
 	}
 	last := lastOf(&p)
-	_, err := w.author.SignAndPush(w.url, last.Seq, last.Hash, it, time.Now(), func(envelope []byte) error { return w.push(ctx, envelope) })
-	if err != nil {
-		return err
+	_, errs := w.author.SignAndPush(w.url, last.Seq, last.Hash, []*feed.Item{it}, time.Now(), func(signed []*difference.Publication) []error {
+		return []error{w.push(ctx, signed[0].Raw)}
+	})
+	if errs[0] != nil {
+		return errs[0]
 	}
 	m, _ := it.Meaning(w.url)
-	_, err = fmt.Fprintln(w.streams.out, oneLine(m.Title))
+	_, err := fmt.Fprintln(w.streams.out, oneLine(m.Title))
 	return err
 }
 
@@ -348,7 +350,7 @@ func (w *feedWriter) signAlive(ctx context.Context) error {
 }
 
 func (w *feedWriter) beat(ctx context.Context, last publisher.Head) error {
-	return w.author.PushHeartbeat(w.url, last.Seq, last.Hash, time.Now(), func(envelope []byte) error { return w.push(ctx, envelope) })
+	return w.author.PushHeartbeat(w.url, last.Seq, last.Hash, time.Now(), func(p *difference.Publication) error { return w.push(ctx, p.Raw) })
 }
 
 func (w *feedWriter) push(ctx context.Context, envelope []byte) error {

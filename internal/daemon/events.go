@@ -63,7 +63,7 @@ func (d *nodeEvents) News(key overlay.ID, changes []difference.Change, _ time.Ti
 		})
 	}
 	if ok {
-		d.recorder.markFound(s.URL, d.foundHere(key, s.URL, changes))
+		d.recorder.markChanges(s.URL, changes, d.foundHere(key, s.URL, changes))
 		d.reportShown(s.URL, changes)
 		d.keywords.addItems(s, changes)
 	}
@@ -87,14 +87,14 @@ func (d *nodeEvents) Witnessed(key overlay.ID, items []feed.ID) {
 	if s, ok := d.node.NodeOf(key).Feeds.Subscription(key); !ok || attributesOf(s).RequiredProvenance != feedtree.Witnessed {
 		return
 	}
-	d.readWindow(key, func(s feedtree.Subscription, doc feedtree.Document) {
+	d.readItems(key, items, func(s feedtree.Subscription, doc feedtree.Document) {
 		var changes []difference.Change
 		for _, e := range doc.Entries {
 			if e.Provenance != feedtree.ByPublisher && slices.Contains(items, e.Item.ID) {
 				changes = append(changes, difference.Change{Item: e.Item})
 			}
 		}
-		d.recorder.markFound(s.URL, d.foundHere(key, s.URL, changes))
+		d.recorder.markChanges(s.URL, changes, d.foundHere(key, s.URL, changes))
 		d.reportShown(s.URL, changes)
 		d.keywords.addItems(s, changes)
 	})

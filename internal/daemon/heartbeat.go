@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"tidings/difference"
 	"tidings/internal/feed"
 )
 
@@ -51,7 +52,7 @@ func (b *publishing) heartbeatInterval(ctx context.Context, url string) (interva
 // network has accepted items of the feed, so it knows the feed's key; if this node does not know the key yet,
 // it waits. A first item that was never accepted is pushed again.
 func (b *publishing) publishHeartbeat(ctx context.Context, url string, accepted bool, minSilence time.Duration) error {
-	turn, err := b.queues.begin(ctx, url)
+	turn, err := b.queues.begin(ctx, url, nil)
 	if err != nil {
 		return err
 	}
@@ -73,5 +74,7 @@ func (b *publishing) publishHeartbeat(ctx context.Context, url string, accepted 
 	var head feed.Hash
 	copy(head[:], p.Head)
 	seq, head := turn.predecessor(p.Seq, head)
-	return b.signer.PushHeartbeat(url, seq, head, time.Now(), func(envelope []byte) error { return b.pushSigned(ctx, url, envelope, turn, nil) })
+	return b.signer.PushHeartbeat(url, seq, head, time.Now(), func(p *difference.Publication) error {
+		return b.pushSigned(ctx, turn, []*difference.Publication{p}, nil)[0]
+	})
 }

@@ -32,7 +32,7 @@ func openOutlets(n *nodeLoop, path string, log *slog.Logger) (*outlets, error) {
 		return nil, err
 	}
 	return &outlets{
-		recorder: &recorder{nodeLoop: n, journal: journal, log: log, wake: make(chan struct{}, 1), current: map[string]bool{}},
+		recorder: &recorder{nodeLoop: n, journal: journal, log: log, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), whole: map[string]wholeRecord{}},
 		courier:  news.NewCourier(journal, log), news: disk,
 	}, nil
 }

@@ -20,13 +20,13 @@ import (
 // A Signer signs items for a publisher. last and head are the number and the hash of the last publication of
 // the feed that the network has.
 type Signer interface {
-	// SignAndPush signs an item, pushes it, and returns its number. Items that were signed before and that
-	// the network lacks are pushed first. An error of push ends the call. If seq is not 0 then, the item is
-	// signed and stored, and is pushed the next time.
-	SignAndPush(url string, last uint64, head feed.Hash, it *feed.Item, now time.Time, push func(envelope []byte) error) (seq uint64, err error)
+	// SignAndPush signs items, pushes them together, and returns the number of each, or an error. push returns an error
+	// for each. Items that were signed before and that the network lacks are pushed first. An item that has a number and
+	// an error is signed and stored, and is pushed the next time.
+	SignAndPush(url string, last uint64, head feed.Hash, items []*feed.Item, now time.Time, push func([]*difference.Publication) []error) (seqs []uint64, errs []error)
 	// PushHeartbeat pushes the last signed item if the network lacks it, or else a signed statement that no
 	// item followed it.
-	PushHeartbeat(url string, last uint64, head feed.Hash, now time.Time, push func(envelope []byte) error) error
+	PushHeartbeat(url string, last uint64, head feed.Hash, now time.Time, push func(*difference.Publication) error) error
 	// Feeds returns the feeds for which something was signed, and whether the network ever accepted any of
 	// it. A feed that refuses its first item is forgotten.
 	Feeds() map[string]bool
@@ -58,37 +58,65 @@ func (b *publishing) Push(ctx context.Context, envelope []byte) (w proxy.Publish
 		}
 		return w, fmt.Errorf("%w: %w", proxy.ErrInvalidItem, err)
 	}
-	return b.push(ctx, p, func() {})
-}
-
-// push brings a publication into its feed. It calls sent on the loop once the publication is on its way.
-func (b *publishing) push(ctx context.Context, p *difference.Publication, sent func()) (w proxy.PublishResult, err error) {
-	if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
-		return w, fmt.Errorf("%w: %q is not the canonical address of a feed", proxy.ErrInvalidItem, p.URL)
-	}
-	if _, isPage := feed.DocumentURL(p.URL); isPage {
-		return w, fmt.Errorf("%w: %s is a page, not a feed", proxy.ErrInvalidItem, p.URL)
-	}
-	if err := b.subscriptions.subscribeTentatively(ctx, p.URL); err != nil {
+	if err := b.push(ctx, []*difference.Publication{p}, func() {})[0]; err != nil {
 		return w, err
-	}
-	failed, err := ask(ctx, b, func(answer func(error)) {
-		b.node.Feeds.Publish(p.Raw, answer)
-		sent()
-	})
-	switch {
-	case err != nil:
-		return w, err
-	case errors.Is(failed, feedtree.ErrRefused):
-		b.endTentative(ctx, p.URL)
-		return w, fmt.Errorf("%w: %w", proxy.ErrRejected, failed)
-	case failed != nil:
-		return w, fmt.Errorf("%w: %w", proxy.ErrPending, failed)
-	}
-	if err := b.subscriptions.Subscribe(ctx, p.URL, false); err != nil {
-		b.log.Warn("subscription to a published feed is only tentative", "url", p.URL, "err", err)
 	}
 	return proxy.PublishResult{URL: p.URL, Seq: p.Seq}, nil
+}
+
+// push brings publications into their feed, and returns an error for each that is not accepted. It calls sent on the loop
+// once they are on their way.
+func (b *publishing) push(ctx context.Context, all []*difference.Publication, sent func()) []error {
+	errs, url := make([]error, len(all)), all[0].URL
+	fail := func(err error) []error {
+		for i := range errs {
+			errs[i] = err
+		}
+		return errs
+	}
+	if spelled, err := feed.Canonical(url); err != nil || spelled != url {
+		return fail(fmt.Errorf("%w: %q is not the canonical address of a feed", proxy.ErrInvalidItem, url))
+	}
+	if _, isPage := feed.DocumentURL(url); isPage {
+		return fail(fmt.Errorf("%w: %s is a page, not a feed", proxy.ErrInvalidItem, url))
+	}
+	if err := b.subscriptions.subscribeTentatively(ctx, url); err != nil {
+		return fail(err)
+	}
+	results, err := ask(ctx, b, func(answer func([]error)) {
+		results, open := make([]error, len(all)), len(all)
+		for i, p := range all {
+			b.node.Feeds.PublishVerified(p, func(err error) {
+				results[i] = err
+				if open--; open == 0 {
+					answer(results)
+				}
+			})
+		}
+		sent()
+	})
+	if err != nil {
+		return fail(err)
+	}
+	accepted := false
+	for i, failed := range results {
+		switch {
+		case failed == nil:
+			accepted = true
+		case errors.Is(failed, feedtree.ErrRefused):
+			errs[i] = fmt.Errorf("%w: %w", proxy.ErrRejected, failed)
+		default:
+			errs[i] = fmt.Errorf("%w: %w", proxy.ErrPending, failed)
+		}
+	}
+	if accepted {
+		if err := b.subscriptions.Subscribe(ctx, url, false); err != nil {
+			b.log.Warn("subscription to a published feed is only tentative", "url", url, "err", err)
+		}
+	} else if errors.Is(results[0], feedtree.ErrRefused) {
+		b.endTentative(ctx, url)
+	}
+	return errs
 }
 
 // endTentative ends a subscription if it is still tentative. It works even if the caller's ctx has ended.
@@ -244,54 +272,103 @@ func (b *publishing) publisherOf(url string, doc feedtree.Document) proxy.Publis
 	return p
 }
 
-// Write signs an item and brings it into its feed; see proxy.Publishing.
+// Write signs an item and brings it into its feed; see proxy.Publishing. Items of one feed that come at the same time share
+// a turn.
 func (b *publishing) Write(ctx context.Context, url string, meaning feed.Meaning) (w proxy.PublishResult, err error) {
 	if b.signer == nil {
 		return w, proxy.ErrNoKey
 	}
-	turn, err := b.queues.begin(ctx, url)
+	d := &draft{meaning, make(chan draftAnswer, 1)}
+	turn, err := b.queues.begin(ctx, url, d)
 	if err != nil {
 		return w, fmt.Errorf("%w: other items of %s are being published: %w", proxy.ErrPending, url, err)
 	}
-	defer turn.end()
-	p, err := b.publisherForSigning(ctx, url)
-	if err != nil {
-		return w, err
+	switch {
+	case turn == nil: // another request answers
+	case len(turn.drafts) == 1:
+		b.writeAll(ctx, turn)
+	default:
+		b.writeAll(context.WithoutCancel(ctx), turn) // others rely on it
 	}
+	if turn != nil {
+		a := <-d.answer
+		return a.result, a.err
+	}
+	select {
+	case a := <-d.answer:
+		return a.result, a.err
+	case <-ctx.Done():
+		return w, fmt.Errorf("%w: the item of %s is being published: %w", proxy.ErrPending, url, asTimeout(ctx.Err()))
+	}
+}
+
+// writeAll signs the items of a turn, brings them into their feed, and answers those who sent them.
+func (b *publishing) writeAll(ctx context.Context, t *turn) {
+	defer t.end()
+	answer := func(d *draft, seq uint64, err error) {
+		a := draftAnswer{proxy.PublishResult{URL: t.url, Seq: seq}, err}
+		if seq > 0 && err != nil && !errors.Is(err, feedtree.ErrRefused) { // it is in the record, and is sent again
+			a.result.Pending, a.err = err.Error(), nil
+		}
+		d.answer <- a
+	}
+	p, err := b.publisherForSigning(ctx, t.url)
+	var drafts []*draft
+	var items []*feed.Item
 	now := time.Now()
+	for _, d := range t.drafts {
+		if err != nil {
+			answer(d, 0, err)
+			continue
+		}
+		if it, wrong := publishable(t.url, &p, d.meaning, now); wrong != nil {
+			answer(d, 0, wrong)
+		} else {
+			drafts, items = append(drafts, d), append(items, it)
+		}
+	}
+	if len(items) == 0 {
+		return
+	}
+	if err := b.checkKey(&p); err != nil {
+		b.endTentative(ctx, t.url)
+		for _, d := range drafts {
+			answer(d, 0, err)
+		}
+		return
+	}
+	var head feed.Hash
+	copy(head[:], p.Head)
+	seq, head := t.predecessor(p.Seq, head)
+	pushed := false
+	seqs, errs := b.signer.SignAndPush(t.url, seq, head, items, now, func(signed []*difference.Publication) []error {
+		pushed = true
+		return b.pushSigned(ctx, t, signed, items)
+	})
+	for i, d := range drafts {
+		err := errs[i]
+		if err != nil && !pushed {
+			err = fmt.Errorf("%w: %w", proxy.ErrRejected, err)
+		}
+		answer(d, seqs[i], err)
+	}
+}
+
+// publishable makes an item of what a program has sent.
+func publishable(url string, p *proxy.Publisher, meaning feed.Meaning, now time.Time) (*feed.Item, error) {
 	it, err := feed.NewItem(cmp.Or(feed.FormatOf(p.Format), feed.RSS), meaning, now)
 	if err == nil {
 		err = difference.Publishable(url, &it)
 	}
 	switch {
 	case errors.Is(err, feed.ErrLimit):
-		return w, kindError{proxy.ErrTooLarge, difference.TooLarge(len(meaning.Summary) + len(meaning.Content))}
+		return nil, kindError{proxy.ErrTooLarge, difference.TooLarge(len(meaning.Summary) + len(meaning.Content))}
 	case errors.Is(err, difference.ErrLarge):
-		return w, kindError{proxy.ErrTooLarge, err}
+		return nil, kindError{proxy.ErrTooLarge, err}
 	case err != nil:
-		return w, kindError{proxy.ErrInvalidItem, err}
+		return nil, kindError{proxy.ErrInvalidItem, err}
 	}
-	if err := b.checkKey(&p); err != nil {
-		b.endTentative(ctx, url)
-		return w, err
-	}
-	var head feed.Hash
-	copy(head[:], p.Head)
-	seq, head := turn.predecessor(p.Seq, head)
-	w.URL = url
-	var pushErr error
-	w.Seq, err = b.signer.SignAndPush(url, seq, head, &it, now, func(envelope []byte) error {
-		pushErr = b.pushSigned(ctx, url, envelope, turn, &it)
-		return pushErr
-	})
-	switch {
-	case err != nil && pushErr == nil:
-		err = fmt.Errorf("%w: %w", proxy.ErrRejected, err)
-	case err != nil && w.Seq > 0 && !errors.Is(pushErr, feedtree.ErrRefused):
-		w.Pending = err.Error()
-		return w, nil
-	}
-	return w, err
+	return &it, nil
 }
 
 // checkKey returns an error if the feed has another key than the node's signer, or none.
@@ -306,21 +383,19 @@ func (b *publishing) checkKey(p *proxy.Publisher) error {
 	return fmt.Errorf("%w: %s", proxy.ErrRejected, why)
 }
 
-// pushSigned pushes a publication of the node's signer. it is the item that the turn is for, nil for a
-// heartbeat. Once that item is on its way, the turn passes to the next request. After a failure the next
-// heartbeat is tried soon.
-func (b *publishing) pushSigned(ctx context.Context, url string, envelope []byte, turn *turn, it *feed.Item) error {
-	p, err := difference.OpenPublication(envelope)
-	if err != nil {
-		return fmt.Errorf("%w: %w", proxy.ErrInvalidItem, err)
-	}
-	last := p.Item != nil && it != nil && p.Item.ID == it.ID && p.Item.Hash == it.Hash
-	_, err = b.push(ctx, p, func() {
-		if last {
-			turn.sent(p)
+// pushSigned pushes publications of the node's signer. items are those that the turn is for; none for a heartbeat. Once
+// they are on their way, the turn passes to the next request. After a failure the next heartbeat is tried soon.
+func (b *publishing) pushSigned(ctx context.Context, t *turn, signed []*difference.Publication, items []*feed.Item) []error {
+	last := signed[len(signed)-1].Item
+	isLast := last != nil && len(items) > 0 && last.ID == items[len(items)-1].ID && last.Hash == items[len(items)-1].Hash
+	errs := b.push(ctx, signed, func() {
+		if isLast {
+			t.sent(signed)
 		}
 	})
-	turn.answered(p, err == nil)
-	b.queues.notePush(url, err == nil)
-	return err
+	for i, p := range signed {
+		t.answered(p, errs[i] == nil)
+		b.queues.notePush(t.url, errs[i] == nil)
+	}
+	return errs
 }

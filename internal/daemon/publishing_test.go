@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/difference"
 	"tidings/feedtree"
 	"tidings/internal/feed"
 	"tidings/internal/publisher"
@@ -206,7 +207,8 @@ func TestUnreadableDocumentDoesNotBlockAnAcceptedFeed(t *testing.T) {
 	const took, fresh = "http://a.example/", "http://b.example/"
 	it, err := feed.NewItem(feed.RSS, feed.Meaning{GUID: "1", Title: "One"}, time.Unix(1, 0))
 	if err == nil {
-		_, err = author.SignAndPush(took, 0, feed.Hash{}, &it, time.Unix(1, 0), func([]byte) error { return nil })
+		_, errs := author.SignAndPush(took, 0, feed.Hash{}, []*feed.Item{&it}, time.Unix(1, 0), func([]*difference.Publication) []error { return []error{nil} })
+		err = errs[0]
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -8,16 +8,18 @@ import (
 
 	"tidings/difference"
 	"tidings/internal/feed"
+	"tidings/proxy"
 )
 
 // maxInFlight bounds the items of one feed on their way to its sequencer. It is large enough that the
-// sequencer always has a next item, and smaller than the number of items in the publisher's record, so that
+// sequencer always has a next item, and not larger than the number of items in the publisher's record, so that
 // items which were not accepted can be sent again. At the bound the next item waits.
-const maxInFlight = 8
+const maxInFlight = 64
 
-// publishQueues signs the items of each feed one at a time, because each item names the one before it.
-// Requests for a feed get their turn in order of arrival, and do not wait for other feeds. A turn ends when
-// its item is signed and on its way, so that the next item does not wait for the answer.
+// publishQueues signs the items of each feed in one order, because each item names the one before it. Requests for a feed
+// get their turn in order of arrival, and do not wait for other feeds. All items that wait when a turn begins are signed in
+// it, so that they share one write of the publisher's record. A turn ends when its items are signed and on their way, so
+// that the next ones do not wait for the answers.
 type publishQueues struct {
 	mu       sync.Mutex
 	queues   map[string]*publishQueue // by URL
@@ -26,25 +28,45 @@ type publishQueues struct {
 
 // A publishQueue holds the waiting requests for one feed, and the outcome of those before them.
 type publishQueue struct {
-	waiting  []chan struct{} // one channel per waiting request, in order; closed when its turn begins
-	busy     bool            // a request has its turn
-	inFlight int             // items on their way
-	failed   bool            // one of them was not accepted, so the next turn waits until all are answered
-	seq      uint64          // number of the last item on its way or accepted; 0: unknown
-	head     feed.Hash       // hash of that item
+	waiting  []*waitingRequest // in order
+	busy     bool              // a request has its turn
+	inFlight int               // items on their way
+	failed   bool              // one of them was not accepted, so the next turn waits until all are answered
+	seq      uint64            // number of the last item on its way or accepted; 0: unknown
+	head     feed.Hash         // hash of that item
 }
 
-// A turn allows one request to sign an item of a feed.
+// A waitingRequest waits for a turn.
+type waitingRequest struct {
+	draft   *draft        // nil: a heartbeat
+	granted chan struct{} // closed when a turn for it begins
+	turn    *turn         // set then, unless another request of this turn does the work for this one
+}
+
+// A draft is an item that is to be signed.
+type draft struct {
+	meaning feed.Meaning
+	answer  chan draftAnswer // holds one
+}
+
+type draftAnswer struct {
+	result proxy.PublishResult
+	err    error
+}
+
+// A turn allows one request to sign items of a feed: its own, and those that waited behind it.
 type turn struct {
 	queues   *publishQueues
 	url      string
 	queue    *publishQueue
-	inFlight bool // its item is on its way
+	drafts   []*draft // that are to be signed in this turn
+	inFlight int      // how many of its items are on their way
+	passed   bool     // the turn has passed to the next request
 }
 
-// begin waits for the turn of a request. The turn lasts until sent or end is called. A request whose ctx ends
-// leaves the queue.
-func (p *publishQueues) begin(ctx context.Context, url string) (*turn, error) {
+// begin waits for the turn of a request. The turn lasts until sent or end is called. It returns nil if another request
+// answers the draft. A request whose ctx ends leaves the queue.
+func (p *publishQueues) begin(ctx context.Context, url string, d *draft) (*turn, error) {
 	p.mu.Lock()
 	q := p.queues[url]
 	if q == nil {
@@ -54,36 +76,52 @@ func (p *publishQueues) begin(ctx context.Context, url string) (*turn, error) {
 		q = &publishQueue{}
 		p.queues[url] = q
 	}
-	granted := make(chan struct{}) // closed when the turn begins
-	q.waiting = append(q.waiting, granted)
-	q.next()
+	w := &waitingRequest{draft: d, granted: make(chan struct{})}
+	q.waiting = append(q.waiting, w)
+	p.next(url, q)
 	p.mu.Unlock()
-	t := &turn{queues: p, url: url, queue: q}
 	select {
-	case <-granted:
-		return t, nil
+	case <-w.granted:
+		return w.turn, nil
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
-	i := slices.Index(q.waiting, granted)
+	i := slices.Index(q.waiting, w)
 	if i >= 0 {
 		q.waiting = slices.Delete(q.waiting, i, i+1)
 	}
 	p.mu.Unlock()
-	if i < 0 {
-		t.end() // the turn began just now
+	switch {
+	case i >= 0:
+		return nil, asTimeout(ctx.Err())
+	case d == nil:
+		w.turn.end() // the turn began just now
+		return nil, asTimeout(ctx.Err())
 	}
-	return nil, asTimeout(ctx.Err())
+	return w.turn, nil // others may rely on this turn
 }
 
-// next begins the turn of the request that has waited longest, if one may begin.
-func (q *publishQueue) next() {
-	if q.busy || len(q.waiting) == 0 || q.inFlight >= maxInFlight || q.failed && q.inFlight > 0 {
+// next begins the turn of the request that has waited longest, if one may begin, and of those behind it. The first item
+// of a feed has its turn alone, because the feed may refuse it.
+func (p *publishQueues) next(url string, q *publishQueue) {
+	room := maxInFlight - q.inFlight
+	if q.busy || len(q.waiting) == 0 || room <= 0 || q.failed && q.inFlight > 0 {
 		return
 	}
 	q.busy, q.failed = true, false
-	close(q.waiting[0])
-	q.waiting = q.waiting[1:]
+	first := q.waiting[0]
+	first.turn = &turn{queues: p, url: url, queue: q}
+	n := 1
+	if first.draft != nil {
+		first.turn.drafts = []*draft{first.draft}
+		for ; n < min(len(q.waiting), room) && q.seq > 0 && q.waiting[n].draft != nil; n++ {
+			first.turn.drafts = append(first.turn.drafts, q.waiting[n].draft)
+		}
+	}
+	for _, w := range q.waiting[:n] {
+		close(w.granted)
+	}
+	q.waiting = slices.Delete(q.waiting, 0, n)
 }
 
 // predecessor returns the item that the next one follows: the last one that the network has, by number and
@@ -97,18 +135,19 @@ func (t *turn) predecessor(seq uint64, head feed.Hash) (uint64, feed.Hash) {
 	return seq, head
 }
 
-// sent notes that the item of this turn is on its way, and ends the turn. After the first item of a feed the
+// sent notes that items of this turn are on their way, and ends the turn. After the first item of a feed the
 // turn goes on until the item is accepted: the feed may have another key and refuse it.
-func (t *turn) sent(p *difference.Publication) {
+func (t *turn) sent(items []*difference.Publication) {
 	t.queues.mu.Lock()
 	defer t.queues.mu.Unlock()
-	if t.inFlight || p.Seq <= 1 {
+	last := items[len(items)-1]
+	if t.passed || last.Seq <= 1 {
 		return
 	}
-	t.inFlight = true
-	t.queue.inFlight++
-	t.queue.busy, t.queue.seq, t.queue.head = false, p.Seq, p.Hash
-	t.queue.next()
+	t.passed, t.inFlight = true, len(items)
+	t.queue.inFlight += len(items)
+	t.queue.busy, t.queue.seq, t.queue.head = false, last.Seq, last.Hash
+	t.queues.next(t.url, t.queue)
 }
 
 // answered notes whether an item was accepted. If it was not, the items behind it are not accepted either,
@@ -124,17 +163,16 @@ func (t *turn) answered(p *difference.Publication, accepted bool) {
 	}
 }
 
-// end ends a turn and the flight of its item.
+// end ends a turn and the flight of its items.
 func (t *turn) end() {
 	t.queues.mu.Lock()
 	defer t.queues.mu.Unlock()
 	q := t.queue
-	if t.inFlight {
-		q.inFlight--
-	} else {
+	q.inFlight -= t.inFlight
+	if !t.passed {
 		q.busy = false
 	}
-	q.next()
+	t.queues.next(t.url, q)
 	if !q.busy && q.inFlight == 0 && q.seq == 0 {
 		delete(t.queues.queues, t.url) // the queue has no state that a later request needs
 	}

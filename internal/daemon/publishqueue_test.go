@@ -19,7 +19,7 @@ func TestTurnsComeInOrderOfRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const url, other, writers = "http://a.example/", "http://b.example/", 50
 		w := new(publishQueues)
-		turn, err := w.begin(t.Context(), url)
+		turn, err := w.begin(t.Context(), url, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,7 +33,7 @@ func TestTurnsComeInOrderOfRequests(t *testing.T) {
 				if i%10 == 3 {
 					ctx = gone
 				}
-				turn, err := w.begin(ctx, url)
+				turn, err := w.begin(ctx, url, nil)
 				if err != nil {
 					if i%10 != 3 || !errors.Is(err, context.Canceled) {
 						t.Errorf("writer %d: %v", i, err)
@@ -49,7 +49,7 @@ func TestTurnsComeInOrderOfRequests(t *testing.T) {
 		}
 		leave()
 		synctest.Wait()
-		elsewhere, err := w.begin(t.Context(), other)
+		elsewhere, err := w.begin(t.Context(), other, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,14 +75,14 @@ func TestTurnOfACancelledRequestPassesOn(t *testing.T) {
 		const url = "http://a.example/"
 		w := new(publishQueues)
 		for range 200 { // the order of the turn and the end is random
-			turn, err := w.begin(t.Context(), url)
+			turn, err := w.begin(t.Context(), url, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			var all sync.WaitGroup
 			all.Go(func() {
-				if turn, err := w.begin(ctx, url); err == nil {
+				if turn, err := w.begin(ctx, url, nil); err == nil {
 					turn.end()
 				} else if errors.Is(err, proxy.ErrTimeout) {
 					t.Error(err)
@@ -111,7 +111,7 @@ func TestNextItemFollowsItemsInFlight(t *testing.T) {
 		}
 		begin := func() *turn {
 			t.Helper()
-			turn, err := w.begin(t.Context(), url)
+			turn, err := w.begin(t.Context(), url, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +120,7 @@ func TestNextItemFollowsItemsInFlight(t *testing.T) {
 		waits := func() <-chan *turn {
 			c := make(chan *turn, 1)
 			go func() {
-				turn, err := w.begin(t.Context(), url)
+				turn, err := w.begin(t.Context(), url, nil)
 				if err != nil {
 					t.Error(err)
 				}
@@ -134,7 +134,7 @@ func TestNextItemFollowsItemsInFlight(t *testing.T) {
 		}
 
 		first := begin()
-		first.sent(item(1))
+		first.sent([]*difference.Publication{item(1)})
 		second := waits() // the first item of a feed may be refused
 		first.answered(item(1), true)
 		first.end()
@@ -144,7 +144,7 @@ func TestNextItemFollowsItemsInFlight(t *testing.T) {
 			if on, head := turn.predecessor(0, feed.Hash{}); on != seq-1 || head != item(on).Hash {
 				t.Errorf("number %d follows on number %d", seq, on)
 			}
-			turn.sent(item(seq))
+			turn.sent([]*difference.Publication{item(seq)})
 			if len(turns) == maxInFlight {
 				break
 			}
@@ -166,6 +166,72 @@ func TestNextItemFollowsItemsInFlight(t *testing.T) {
 		last.end()
 		if len(w.queues) > 0 {
 			t.Errorf("%d feeds are remembered", len(w.queues))
+		}
+	})
+}
+
+// Items that wait for a turn get it together, and their feed is locked once for all of them. The first item of a feed,
+// which may be refused, has its turn alone, and so has a heartbeat. A request that goes away when its turn begins does not
+// take the items of others with it.
+func TestItemsThatWaitShareATurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const url = "http://a.example/"
+		w := new(publishQueues)
+		seq := uint64(0)
+		var all sync.WaitGroup
+		var sizes []int
+		write := func(ctx context.Context) {
+			all.Go(func() {
+				d := &draft{answer: make(chan draftAnswer, 1)}
+				turn, err := w.begin(ctx, url, d)
+				if err != nil {
+					t.Error(err)
+				}
+				if turn != nil {
+					sizes = append(sizes, len(turn.drafts))
+					var items []*difference.Publication
+					for range turn.drafts {
+						seq++
+						items = append(items, &difference.Publication{Seq: seq, Item: &feed.Item{}})
+					}
+					turn.sent(items)
+					for i, d := range turn.drafts {
+						turn.answered(items[i], true)
+						d.answer <- draftAnswer{}
+					}
+					turn.end()
+				}
+				<-d.answer
+			})
+			synctest.Wait()
+		}
+		hold, err := w.begin(t.Context(), url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			write(t.Context())
+		}
+		hold.end()
+		all.Wait()
+		if hold, err = w.begin(t.Context(), url, nil); err != nil {
+			t.Fatal(err)
+		}
+		ctx, leave := context.WithCancel(t.Context())
+		write(ctx)
+		for range maxInFlight {
+			write(t.Context())
+		}
+		all.Go(leave)
+		hold.end()
+		all.Wait()
+		n := 0
+		for _, size := range sizes {
+			n += size
+		}
+		if sizes[0] != 1 || sizes[1] != 2 || n != 3+maxInFlight && n != 4+maxInFlight || slices.Max(sizes) > maxInFlight {
+			t.Errorf("the turns had %v items", sizes)
 		}
 	})
 }

@@ -241,12 +241,21 @@ func originURL(channel string) string {
 
 // readWindow calls then on the loop with a subscription and those entries of its window that readers may see.
 func (n *nodeLoop) readWindow(key overlay.ID, then func(feedtree.Subscription, feedtree.Document)) {
-	feeds := n.node.NodeOf(key).Feeds
-	feeds.Read(key, func(doc feedtree.Document) {
-		s, _ := feeds.Subscription(key) // reading the log has filled in its title and language
+	n.node.NodeOf(key).Feeds.Read(key, n.visible(key, then))
+}
+
+// readItems is readWindow for some items.
+func (n *nodeLoop) readItems(key overlay.ID, ids []feed.ID, then func(feedtree.Subscription, feedtree.Document)) {
+	n.node.NodeOf(key).Feeds.ReadItems(key, ids, n.visible(key, then))
+}
+
+// visible returns a function that passes what readers may see of a document to then.
+func (n *nodeLoop) visible(key overlay.ID, then func(feedtree.Subscription, feedtree.Document)) func(feedtree.Document) {
+	return func(doc feedtree.Document) {
+		s, _ := n.node.NodeOf(key).Feeds.Subscription(key) // reading the log has filled in its title and language
 		doc.Entries = withRequiredProvenance(s, doc)
 		then(s, doc)
-	})
+	}
 }
 
 // withRequiredProvenance returns the entries of a document that have the provenance which the subscription requires, if it

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tidings/cobra"
+	"tidings/difference"
 	"tidings/feedtree"
 	"tidings/internal/feed"
 	"tidings/internal/news"
@@ -26,14 +27,28 @@ type recorder struct {
 	watches *watches
 	log     *slog.Logger
 
-	wake chan struct{} // holds one token if something is marked
+	wake  chan struct{} // holds one token if something is marked
+	hurry chan struct{} // holds one token if a feed is marked that may not be known yet: what comes after this moment is new
 
 	mu       sync.Mutex               // guards the fields below
-	feeds    map[string][]feed.ID     // marked feeds, by URL or by the name of a private feed, with the new items that this node has found itself
-	found    int                      // items in feeds
+	feeds    map[string]*markedFeed   // by URL, or by the name of a private feed
+	items    int                      // in feeds
 	searches map[uint32]*markedSearch // marked searches, by number
 	articles int                      // in searches
-	current  map[string]bool          // feeds that were recorded since the start, by URL or name
+	whole    map[string]wholeRecord   // feeds of which all was recorded since the start, by URL or name
+}
+
+// A markedFeed is a feed that has changed.
+type markedFeed struct {
+	all     bool      // the changed items are not known
+	changed []feed.ID // changed items
+	found   []feed.ID // those of them that this node has found itself
+}
+
+// A wholeRecord says when all of a feed was recorded, and how many items were recorded since.
+type wholeRecord struct {
+	at    time.Time
+	items int
 }
 
 // A markedSearch is a search whose feed may have changed.
@@ -48,8 +63,16 @@ const (
 	// maxMarkedArticles bounds the articles that wait to be recorded. Beyond it, only those are recorded that the feed of
 	// the search still has.
 	maxMarkedArticles = 1_000
-	// maxFound bounds the items in recorder.feeds. Further ones count as found by other nodes.
-	maxFound = 10_000
+	// maxMarkedItems bounds the items in recorder.feeds. A feed with further ones is recorded as a whole, and they count as
+	// found by other nodes.
+	maxMarkedItems = 10_000
+	// maxPartItems and maxPartTime bound what is recorded of a feed in parts. Then all of it is recorded again, because only
+	// a whole document shows which items have left it.
+	maxPartItems = 1_000
+	maxPartTime  = 24 * time.Hour
+	// recordPause is the least time between two records. Items that come in a burst are recorded together, each for a
+	// fraction of the cost.
+	recordPause = 50 * time.Millisecond
 )
 
 func openNews(path string) (*news.Journal, *store.Disk, error) {
@@ -71,19 +94,37 @@ func openNews(path string) (*news.Journal, *store.Disk, error) {
 }
 
 // mark notes that a feed has changed, or that its subscription has ended.
-func (r *recorder) mark(url string) { r.markFound(url, nil) }
+func (r *recorder) mark(url string) { r.markFeed(url, markedFeed{all: true}) }
 
-// markFound notes that a feed has changed, and which of its new items this node has found itself.
-func (r *recorder) markFound(url string, items []feed.ID) {
+// markChanges notes which items of a feed have changed, and which of them this node has found itself.
+func (r *recorder) markChanges(url string, changes []difference.Change, found []feed.ID) {
+	m := markedFeed{found: found}
+	for i := range changes {
+		m.changed = append(m.changed, changes[i].Item.ID)
+	}
+	r.markFeed(url, m)
+}
+
+func (r *recorder) markFeed(url string, more markedFeed) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.feeds == nil {
-		r.feeds = map[string][]feed.ID{}
+		r.feeds = map[string]*markedFeed{}
 	}
-	items = items[:min(len(items), maxFound-r.found)]
-	r.found += len(items)
-	r.feeds[url] = append(r.feeds[url], items...)
-	r.signal()
+	m := r.feeds[url]
+	if m == nil {
+		m = &markedFeed{}
+		r.feeds[url] = m
+	}
+	if m.all = m.all || more.all; more.all {
+		signal(r.hurry)
+	}
+	if r.items+len(more.changed) > maxMarkedItems {
+		m.all, more.changed, more.found = true, nil, nil
+	}
+	r.items += len(more.changed)
+	m.changed, m.found = append(m.changed, more.changed...), append(m.found, more.found...)
+	signal(r.wake)
 }
 
 // markSearch notes that the feed of a search may have changed.
@@ -101,7 +142,7 @@ func (r *recorder) markSearch(number uint32, change func(*markedSearch)) {
 	before := len(s.matched)
 	change(s)
 	r.articles += len(s.matched) - before
-	r.signal()
+	signal(r.wake)
 }
 
 // markNew notes that a search has just been made.
@@ -118,37 +159,47 @@ func (r *recorder) markMatch(number uint32, a *cobra.Article) {
 	})
 }
 
-// signal wakes run. The caller holds the mutex.
-func (r *recorder) signal() {
+// signal puts a token into a channel, unless it has one.
+func signal(to chan struct{}) {
 	select {
-	case r.wake <- struct{}{}:
+	case to <- struct{}{}:
 	default:
 	}
 }
 
 // take returns what is marked, which is then marked no more.
-func (r *recorder) take() (feeds map[string][]feed.ID, searches map[uint32]*markedSearch) {
+func (r *recorder) take() (feeds map[string]*markedFeed, searches map[uint32]*markedSearch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	feeds, searches = r.feeds, r.searches
-	r.feeds, r.found, r.searches, r.articles = nil, 0, nil, 0
+	r.feeds, r.items, r.searches, r.articles = nil, 0, nil, 0
 	return feeds, searches
 }
 
 // run records what is marked until ctx ends.
 func (r *recorder) run(ctx context.Context) {
 	r.markAll(ctx)
-	retry := time.NewTimer(0)
+	retry, pause := time.NewTimer(0), time.NewTimer(recordPause)
 	defer retry.Stop()
+	defer pause.Stop()
 	for {
 		select {
 		case <-r.wake:
+		case <-r.hurry:
 		case <-retry.C:
 		case <-ctx.Done():
 			return
 		}
 		if failed := r.recordMarked(ctx); failed {
 			retry.Reset(recordRetry)
+		}
+		pause.Reset(recordPause)
+		select {
+		case <-pause.C:
+		case <-r.hurry:
+			signal(r.wake)
+		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -175,10 +226,10 @@ func (r *recorder) markAll(ctx context.Context) {
 // recordMarked records what is marked. If that fails, it marks it again.
 func (r *recorder) recordMarked(ctx context.Context) (failed bool) {
 	feeds, searches := r.take()
-	for url, found := range feeds {
-		if err := r.recordFeed(ctx, url, found); err != nil && ctx.Err() == nil {
+	for url, marked := range feeds {
+		if err := r.recordFeed(ctx, url, marked); err != nil && ctx.Err() == nil {
 			r.log.Warn("news of a feed cannot be recorded, next try in half a minute", "url", url, "err", err)
-			r.markFound(url, found)
+			r.markFeed(url, *marked)
 			failed = true
 		}
 	}
@@ -194,23 +245,41 @@ func (r *recorder) recordMarked(ctx context.Context) (failed bool) {
 	return failed
 }
 
-// recordFeed records the document of a feed. found has the new items that this node has found itself.
-func (r *recorder) recordFeed(ctx context.Context, url string, found []feed.ID) error {
+// recordFeed records the changes of a feed, or all of it.
+func (r *recorder) recordFeed(ctx context.Context, url string, marked *markedFeed) error {
 	source := news.Source{URL: url}
-	doc, subscribed, err := r.document(ctx, url)
+	r.mu.Lock()
+	since, known := r.whole[url]
+	r.mu.Unlock()
+	all := marked.all || !known || since.items+len(marked.changed) > maxPartItems || time.Since(since.at) > maxPartTime
+	items := marked.changed
+	switch {
+	case all:
+		items = nil
+	case len(items) == 0:
+		return nil
+	}
+	doc, subscribed, err := r.document(ctx, url, items)
 	switch {
 	case err != nil:
 		return err
 	case !subscribed:
+		r.mu.Lock()
+		delete(r.whole, url)
+		r.mu.Unlock()
 		return r.journal.Forget(source)
 	case doc.Document == nil: // nothing was read yet
 		return nil
 	}
-	source.Title = doc.Head.Title
-	doc.FoundHere = func(e *feed.Entry) bool { return isPrivateName(url) || slices.Contains(found, e.Item.ID) }
+	source.Title, doc.Part = doc.Head.Title, !all
+	doc.FoundHere = func(e *feed.Entry) bool { return isPrivateName(url) || slices.Contains(marked.found, e.Item.ID) }
 	if _, err = r.journal.Record(source, doc); err == nil {
+		if all {
+			since = wholeRecord{at: time.Now()}
+		}
+		since.items += len(items)
 		r.mu.Lock()
-		r.current[url] = true
+		r.whole[url] = since
 		r.mu.Unlock()
 	}
 	return err
@@ -220,16 +289,17 @@ func (r *recorder) recordFeed(ctx context.Context, url string, found []feed.ID) 
 // events tell of them.
 func (r *recorder) shows(e *news.Event) (bool, error) {
 	r.mu.Lock()
-	current := e.URL == "" || r.current[e.URL]
+	_, current := r.whole[e.URL]
 	r.mu.Unlock()
-	if !current {
+	if !current && e.URL != "" {
 		return false, nil
 	}
 	return r.journal.Shows(e)
 }
 
-// document returns what readers of a feed see; doc.Document is nil if they see nothing yet.
-func (r *recorder) document(ctx context.Context, url string) (doc news.Document, subscribed bool, err error) {
+// document returns what readers of a feed see: some items, or all if items is nil. doc.Document is nil if they see nothing
+// yet.
+func (r *recorder) document(ctx context.Context, url string, items []feed.ID) (doc news.Document, subscribed bool, err error) {
 	if isPrivateName(url) {
 		w, ok := r.private.peek(url)
 		if !ok || w.Document.Head.Raw == nil {
@@ -248,7 +318,12 @@ func (r *recorder) document(ctx context.Context, url string) (doc news.Document,
 			say(answer{})
 			return
 		}
-		r.readWindow(key, func(sub feedtree.Subscription, read feedtree.Document) { say(answer{sub, read}) })
+		then := func(sub feedtree.Subscription, read feedtree.Document) { say(answer{sub, read}) }
+		if items == nil {
+			r.readWindow(key, then)
+		} else {
+			r.readItems(key, items, then)
+		}
 	})
 	if err != nil || a.sub.URL == "" {
 		return doc, false, err

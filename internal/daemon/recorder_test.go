@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/difference"
 	"tidings/internal/feed"
 	"tidings/proxy"
 )
@@ -242,17 +243,18 @@ func (m *member) await(t *testing.T, url, title string) {
 	})
 }
 
-// The items that wait to be recorded as found by this node are bounded. When they are taken, also by a feed that has ended,
-// there is room for others.
-func TestItemsFoundHereAreBounded(t *testing.T) {
+// The changed items that wait to be recorded are bounded. A feed with further ones is recorded as a whole. When they are
+// taken, also by a feed that has ended, there is room for others.
+func TestChangedItemsAreBounded(t *testing.T) {
 	r := &recorder{wake: make(chan struct{}, 1)}
 	for range 2 {
-		r.markFound("https://a.example/", make([]feed.ID, maxFound-1))
-		r.markFound("https://b.example/", make([]feed.ID, 2))
+		r.markChanges("https://a.example/", make([]difference.Change, maxMarkedItems-1), nil)
+		r.markChanges("https://b.example/", make([]difference.Change, 2), make([]feed.ID, 2))
 		r.mark("https://c.example/")
 		feeds, _ := r.take()
-		if a, b := len(feeds["https://a.example/"]), len(feeds["https://b.example/"]); len(feeds) != 3 || a != maxFound-1 || b != 1 {
-			t.Errorf("%d feeds, with %d and %d items", len(feeds), a, b)
+		a, b, c := feeds["https://a.example/"], feeds["https://b.example/"], feeds["https://c.example/"]
+		if len(feeds) != 3 || a.all || len(a.changed) != maxMarkedItems-1 || !b.all || len(b.changed)+len(b.found) > 0 || !c.all {
+			t.Errorf("%d feeds: %d items, %v; %v; %v", len(feeds), len(a.changed), a.all, b, c)
 		}
 	}
 }

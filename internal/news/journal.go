@@ -28,7 +28,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -48,6 +47,9 @@ const (
 	maxEventBytes = 64 << 10
 	// goneTime is how long an item that has left the document is remembered.
 	goneTime = 24 * time.Hour
+	// maxRecent bounds the entries in the second record of a source. Each part of a document writes that record, and the
+	// first one, which has all entries, only once in so many.
+	maxRecent = 256
 	// maxDropped bounds the old events that are deleted with one record, so that none takes long.
 	maxDropped = 200
 )
@@ -93,6 +95,9 @@ type Document struct {
 	*feed.Document
 	// Complete says that no older items of the source are on their way. Only a complete document can be the first one.
 	Complete bool
+	// Part says that the entries are only those of a document that may have changed since it was recorded. It cannot be
+	// the first one.
+	Part bool
 	// Fresh is the number of entries, at the front, that have just come. They are news even in the first document.
 	Fresh int
 	// FoundHere says of a new entry whether this node has found it itself. Nil: it has found none.
@@ -123,6 +128,8 @@ type keptEvent struct {
 const (
 	eventPrefix = "e" // then the number, 8 bytes
 	seenPrefix  = "s" // then the hash of the source's name
+	// recentPrefix stands before the same hash. Its record has what was recorded since the other one was written.
+	recentPrefix = "r"
 	// healthPrefix stands before the same hash.
 	healthPrefix = "h"
 	lastKey      = "n"
@@ -159,20 +166,24 @@ func Open(store env.Store, clock func() time.Time) (*Journal, error) {
 func (j *Journal) Record(s Source, d Document) (events int, err error) {
 	j.recording.Lock()
 	defer j.recording.Unlock()
-	known, first, err := j.seen(s)
+	known, err := j.recorded(s)
 	if err != nil {
 		return 0, fmt.Errorf("journal of news, %s: %w", s.name(), err)
 	}
-	if first && !d.Complete && d.Fresh == 0 {
+	first := known.all == nil
+	if first && (d.Part || !d.Complete && d.Fresh == 0) {
 		return 0, nil
 	}
 	now := j.clock()
-	next := known.without(now)
+	next := seen{} // entries that differ from what is recorded
 	var added []encodedEvent
 	for _, i := range byArrival(d.Entries) {
 		e := &d.Entries[i]
 		id, version := identify(e)
 		before, had := next[id]
+		if !had {
+			before, had = known.find(id, now)
+		}
 		next[id] = sighting{version, 0}
 		if first && i >= d.Fresh || e.Withdrawn || had && before.version == version {
 			continue
@@ -183,10 +194,11 @@ func (j *Journal) Record(s Source, d Document) (events int, err error) {
 		}
 		added = append(added, encodedEvent{encode(event, e, d.Document), event.moment()})
 	}
-	if !first && len(added) == 0 && maps.Equal(known, next) { // nothing to write
+	changes := known.update(s, next, d.Part, now)
+	if len(added)+len(changes) == 0 { // nothing to write
 		return 0, nil
 	}
-	if err := j.add(added, now, env.Op{Key: seenKey(s), Value: next.encode()}); err != nil {
+	if err := j.add(added, now, changes...); err != nil {
 		return 0, fmt.Errorf("journal of news, %s: %w", s.name(), err)
 	}
 	return len(added), nil
@@ -198,10 +210,10 @@ type encodedEvent struct {
 	moment
 }
 
-// add makes encoded events durable together with another change, and shows them to readers. The events have the numbers
+// add makes encoded events durable together with other changes, and shows them to readers. The events have the numbers
 // after the last one, and the caller holds recording.
-func (j *Journal) add(events []encodedEvent, now time.Time, change env.Op) error {
-	ops := []env.Op{change}
+func (j *Journal) add(events []encodedEvent, now time.Time, changes ...env.Op) error {
+	ops := slices.Clone(changes)
 	var added []keptEvent
 	for i, e := range events {
 		number := j.last + uint64(i) + 1
@@ -227,7 +239,7 @@ func (j *Journal) add(events []encodedEvent, now time.Time, change env.Op) error
 func (j *Journal) Forget(s Source) error {
 	j.recording.Lock()
 	defer j.recording.Unlock()
-	if err := j.commit([]env.Op{{Key: seenKey(s)}, {Key: healthKey(s)}}); err != nil {
+	if err := j.commit([]env.Op{{Key: seenKey(s)}, {Key: recentKey(s)}, {Key: healthKey(s)}}); err != nil {
 		return fmt.Errorf("journal of news, forget %s: %w", s.name(), err)
 	}
 	return nil
@@ -370,80 +382,20 @@ func eventKey(number uint64) []byte {
 
 func seenKey(s Source) []byte { return s.key(seenPrefix) }
 
+func recentKey(s Source) []byte { return s.key(recentPrefix) }
+
 func (s Source) key(prefix string) []byte {
 	h := sha256.Sum256([]byte(s.name()))
 	return append([]byte(prefix), h[:16]...)
 }
 
-// seen holds the entries that were recorded, by the start of each one's identity.
-type (
-	seen     map[itemID]sighting
-	itemID   [16]byte
-	version  [8]byte // the start of a hash of the version
-	sighting struct {
-		version version
-		gone    uint32 // when the document was first without the entry, Unix time in minutes; 0: it has the entry
-	}
-)
-
-const sightingSize = len(itemID{}) + len(version{}) + 4
-
-// without returns what is known if the document has nothing any more. Entries that have been gone for goneTime are left
-// out.
-func (s seen) without(now time.Time) seen {
-	next, minute := seen{}, uint32(now.Unix()/60)
-	for id, e := range s {
-		if e.gone == 0 {
-			e.gone = minute
-		}
-		if minute-e.gone < uint32(goneTime/time.Minute) {
-			next[id] = e
-		}
-	}
-	return next
-}
-
-func (id itemID) String() string { return hex.EncodeToString(id[:]) }
-
 // Shows reports whether the document of an event's source had its item when it was last recorded.
 func (j *Journal) Shows(e *Event) (bool, error) {
-	known, _, err := j.seen(Source{URL: e.URL, Query: e.Query})
-	for id, s := range known {
-		if id.String() == e.Key {
-			return s.gone == 0, err
-		}
+	known, err := j.recorded(Source{URL: e.URL, Query: e.Query})
+	key, wrong := hex.DecodeString(e.Key)
+	if err != nil || wrong != nil || len(key) != len(itemID{}) {
+		return false, err
 	}
-	return false, err
-}
-
-// identify returns the identity of an entry within its document, and its version.
-func identify(e *feed.Entry) (id itemID, v version) {
-	if e.Meaning == nil {
-		return itemID(e.Item.ID[:]), version(e.Item.Hash[:])
-	}
-	h := sha256.Sum256([]byte(e.Meaning.GUID)) // entries of searches are never edited
-	return itemID(h[:]), v
-}
-
-// seen reads what the journal knows of a source; first is true if that is nothing.
-func (j *Journal) seen(s Source) (known seen, first bool, err error) {
-	b, err := j.store.Get(seenKey(s))
-	if b == nil || errors.Is(err, env.ErrDamaged) { // what is damaged counts as never recorded: rather a gap than everything again
-		return nil, true, nil
-	}
-	known = seen{}
-	for ; len(b) >= sightingSize; b = b[sightingSize:] {
-		rest := b[len(itemID{}):]
-		known[itemID(b)] = sighting{version(rest), binary.BigEndian.Uint32(rest[len(version{}):])}
-	}
-	return known, false, err
-}
-
-func (s seen) encode() []byte {
-	b := []byte{} // not nil, which would delete the record
-	for _, id := range slices.SortedFunc(maps.Keys(s), func(a, b itemID) int { return bytes.Compare(a[:], b[:]) }) {
-		e := s[id]
-		b = binary.BigEndian.AppendUint32(append(append(b, id[:]...), e.version[:]...), e.gone)
-	}
-	return b
+	s, ok := known.find(itemID(key), j.clock())
+	return ok && s.gone == 0, nil
 }

@@ -316,3 +316,52 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 		t.Errorf("events %q, want 2 3", got)
 	}
 }
+
+// A document that is recorded in parts gives the events of one that is recorded as a whole, however many parts there are.
+func TestPartsOfADocument(t *testing.T) {
+	d := openDesk(t)
+	part := func(items ...string) {
+		t.Helper()
+		of := document(t, items...)
+		of.Part, of.Complete = true, false
+		if _, err := d.Record(ferries, of); err != nil {
+			t.Fatal(err)
+		}
+	}
+	part("1")
+	if got := d.said(0); got != "" {
+		t.Errorf("a part was the first document, with the events %q", got)
+	}
+	d.record("1")
+	part("2")
+	part("2", "1=new")
+	d.reopen()
+	part("2", "3")
+	if got := d.said(0); got != "2 1* 3" {
+		t.Errorf("events %q, want 2 1* 3", got)
+	}
+	for i := range maxRecent { // the parts no longer fit in the second record
+		part(fmt.Sprint(100 + i))
+	}
+	last := d.Last()
+	part("2", "1=new", "3", "100", fmt.Sprint(100+maxRecent-1))
+	d.reopen()
+	part("355", "4", "101")
+	if got := d.said(last); got != "4" {
+		t.Errorf("events %q, want 4", got)
+	}
+	d.record("4", "3", "1=new", "5") // the others are gone
+	d.now = d.now.Add(goneTime)
+	part("2", "3")
+	if got := d.said(last); got != "4 5 2" {
+		t.Errorf("events %q, want 4 5 2", got)
+	}
+	if err := d.Forget(ferries); err != nil {
+		t.Fatal(err)
+	}
+	part("6")
+	d.record("7")
+	if got := d.said(last); got != "4 5 2" {
+		t.Errorf("a feed that was forgotten begins with the events %q", got)
+	}
+}

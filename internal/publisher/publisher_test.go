@@ -274,7 +274,7 @@ func TestUnsentItemGoesFirst(t *testing.T) {
 	var names []string
 	lost := errors.New("lost on its way")
 	write := func(name string, takes bool) error {
-		_, err := a.SignAndPush(url, had.Seq, had.Hash, item(t, name), time.Unix(2, 0), func(envelope []byte) error {
+		_, err := signAndPush(a, url, had.Seq, had.Hash, item(t, name), time.Unix(2, 0), func(envelope []byte) error {
 			p, err := difference.OpenPublication(envelope)
 			switch {
 			case err != nil:
@@ -333,7 +333,7 @@ func TestUnsentErrorSaysWhatToDo(t *testing.T) {
 		{"four", nil, 4, "", map[string]bool{url: true}},
 		{"five", nil, 5, "", map[string]bool{url: true}},
 	} {
-		seq, err := a.SignAndPush(url, had.Seq, had.Hash, item(t, step.name), time.Unix(2, 0), func(envelope []byte) error {
+		seq, err := signAndPush(a, url, had.Seq, had.Hash, item(t, step.name), time.Unix(2, 0), func(envelope []byte) error {
 			p, err := difference.OpenPublication(envelope)
 			if err == nil && step.fails == nil {
 				had = Head{p.Seq, p.Hash}
@@ -370,7 +370,7 @@ func TestHeartbeatSendsAnUnsentItem(t *testing.T) {
 		{nil, map[string]bool{url: true}},
 	} {
 		signed(t, a, Head{}, "one")
-		if err := a.PushHeartbeat(url, 0, feed.Hash{}, time.Unix(3, 0), func([]byte) error { return c.fails }); !errors.Is(err, c.fails) {
+		if err := a.PushHeartbeat(url, 0, feed.Hash{}, time.Unix(3, 0), func(*difference.Publication) error { return c.fails }); !errors.Is(err, c.fails) {
 			t.Errorf("%v, want %v", err, c.fails)
 		}
 		if !maps.Equal(a.Feeds(), c.feeds) {
@@ -398,7 +398,7 @@ func TestAcceptedItemsAreNotSignedAgain(t *testing.T) {
 		return err
 	}
 	for _, s := range []string{"one", "two", "three"} {
-		if _, err := a.SignAndPush(url, had.Seq, had.Hash, item(t, s), time.Unix(2, 0), takes); err != nil {
+		if _, err := signAndPush(a, url, had.Seq, had.Hash, item(t, s), time.Unix(2, 0), takes); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -406,10 +406,10 @@ func TestAcceptedItemsAreNotSignedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	a = opened(t, path)
-	if _, err := a.SignAndPush(url, 0, feed.Hash{}, item(t, "four"), time.Unix(9, 0), takes); !errors.Is(err, feedtree.ErrNotAccepted) {
+	if _, err := signAndPush(a, url, 0, feed.Hash{}, item(t, "four"), time.Unix(9, 0), takes); !errors.Is(err, feedtree.ErrNotAccepted) {
 		t.Errorf("not known yet: %v", err)
 	}
-	if seq, err := a.SignAndPush(url, had.Seq, had.Hash, item(t, "four"), time.Unix(10, 0), takes); err != nil || seq != 4 {
+	if seq, err := signAndPush(a, url, had.Seq, had.Hash, item(t, "four"), time.Unix(10, 0), takes); err != nil || seq != 4 {
 		t.Errorf("known: %d, %v", seq, err)
 	}
 }
@@ -422,7 +422,7 @@ func TestAcceptedItemSucceedsWithoutARecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := opened(t, path)
-	seq, err := a.SignAndPush(url, 0, feed.Hash{}, item(t, "one"), time.Unix(2, 0), func([]byte) error {
+	seq, err := signAndPush(a, url, 0, feed.Hash{}, item(t, "one"), time.Unix(2, 0), func([]byte) error {
 		return errors.Join(os.Remove(path+recordSuffix), os.Mkdir(path+recordSuffix, 0o700)) // the record becomes unwritable
 	})
 	if err != nil || seq != 1 {
@@ -496,7 +496,7 @@ func TestTwoProcessesWithOneKey(t *testing.T) {
 				mu.Lock()
 				last := had
 				mu.Unlock()
-				if _, err := a.SignAndPush(url, last.Seq, last.Hash, item(t, fmt.Sprint(i, k)), time.Unix(2, 0), push); err != nil {
+				if _, err := signAndPush(a, url, last.Seq, last.Hash, item(t, fmt.Sprint(i, k)), time.Unix(2, 0), push); err != nil {
 					t.Error(err)
 				}
 			}
@@ -508,7 +508,7 @@ func TestTwoProcessesWithOneKey(t *testing.T) {
 		t.Errorf("the network has %d: %q", had.Seq, names)
 	}
 	killed := signed(t, one, had, "killed before it was pushed")
-	if seq, err := other.SignAndPush(url, had.Seq, had.Hash, item(t, "last"), time.Unix(3, 0), push); err != nil || seq != killed.Seq+1 || had.Seq != 22 {
+	if seq, err := signAndPush(other, url, had.Seq, had.Hash, item(t, "last"), time.Unix(3, 0), push); err != nil || seq != killed.Seq+1 || had.Seq != 22 {
 		t.Errorf("number %d, %v; the network has %d", seq, err, had.Seq)
 	}
 }
@@ -530,7 +530,7 @@ func TestLostTailIsSentAgain(t *testing.T) {
 	}
 	var again []uint64
 	a = opened(t, path)
-	seq, err := a.SignAndPush(url, third.Seq, third.Hash, item(t, "next"), time.Unix(3, 0), func(envelope []byte) error {
+	seq, err := signAndPush(a, url, third.Seq, third.Hash, item(t, "next"), time.Unix(3, 0), func(envelope []byte) error {
 		p, err := difference.OpenPublication(envelope)
 		again = append(again, p.Seq)
 		return err
@@ -592,7 +592,7 @@ func TestNextKeySignsAllUnsentItems(t *testing.T) {
 	}
 	a = opened(t, path)
 	var names []string
-	seq, err := a.SignAndPush(url, had.Seq, had.Hash, item(t, "next"), time.Unix(9, 0), func(envelope []byte) error {
+	seq, err := signAndPush(a, url, had.Seq, had.Hash, item(t, "next"), time.Unix(9, 0), func(envelope []byte) error {
 		p, err := difference.OpenPublication(envelope)
 		if err != nil || !p.SignedBy(a.Key().Public()) || p.Seq != had.Seq+1 || p.Prev != had.Hash {
 			return fmt.Errorf("number %d follows on %d: %w", p.Seq, had.Seq, err)
@@ -641,4 +641,15 @@ func TestOldBackupIsNoticed(t *testing.T) {
 	if three := signed(t, a, had, "three"); three.Seq != 3 || three.Prev != two.Hash {
 		t.Errorf("%+v", three)
 	}
+}
+
+// signAndPush is SignAndPush for one item.
+func signAndPush(s *Signer, url string, last uint64, hash feed.Hash, it *feed.Item, now time.Time, send func(envelope []byte) error) (uint64, error) {
+	seqs, errs := s.SignAndPush(url, last, hash, []*feed.Item{it}, now, func(all []*difference.Publication) (errs []error) {
+		for _, p := range all {
+			errs = append(errs, send(p.Raw))
+		}
+		return errs
+	})
+	return seqs[0], errs[0]
 }

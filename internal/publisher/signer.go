@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -41,8 +42,9 @@ type recordEntry struct {
 }
 
 // maxEarlier bounds the envelopes that are kept before the last one. The network may lose so many, or lack
-// them while another process signs, and gets them again.
-const maxEarlier = 15
+// them while another process signs, and gets them again. A node sends as many items at once (maxInFlight of
+// internal/daemon).
+const maxEarlier = 63
 
 // find returns the entry with a number, if its envelope is kept.
 func (e recordEntry) find(seq uint64) (recordEntry, bool) {
@@ -63,6 +65,8 @@ type Signer struct {
 	file       fs.FileInfo            // of the key file, when it was read
 	passphrase string                 // of the key file; "" if it has none
 	record     map[string]recordEntry // by URL
+	recordFile fs.FileInfo            // of the record's file, when it was read or written; nil: there is none
+	changed    bool                   // record differs from the file
 }
 
 // Open reads a key and its record.
@@ -114,37 +118,54 @@ func (s *Signer) reloadKey() error {
 	return nil
 }
 
-// loadRecord reads the current record.
+// loadRecord reads the current record, unless it is the one in memory.
 func (s *Signer) loadRecord() error {
+	file, err := os.Stat(s.path + recordSuffix)
+	if err == nil && s.recordFile != nil && os.SameFile(file, s.recordFile) && file.ModTime().Equal(s.recordFile.ModTime()) && file.Size() == s.recordFile.Size() {
+		return nil
+	}
+	s.recordFile = file // before reading, so that a file replaced meanwhile is read again
 	b, err := os.ReadFile(s.path + recordSuffix)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		s.record = map[string]recordEntry{}
+		s.record, s.recordFile = map[string]recordEntry{}, nil
 		return nil
 	case err != nil:
+		s.recordFile = nil
 		return fmt.Errorf("publisher's record: %w", err)
 	}
 	record := map[string]recordEntry{}
 	if err := json.Unmarshal(b, &record); err != nil {
+		s.recordFile = nil
 		return fmt.Errorf("%s%s is damaged (%w): restore it from a backup, or remove it and publish with --resume", s.path, recordSuffix, err)
 	}
 	s.record = record
 	return nil
 }
 
-// locked calls update with the current key and record, while no other process uses the record.
+// locked calls update with the current key and record, while no other process uses the record, and then writes what
+// update has changed. If that fails, the old record stays.
 func (s *Signer) locked(update func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var failed error
 	err := store.WithFileLock(s.path+recordSuffix, func() error { // errors of update need no prefix
-		if failed = cmp.Or(s.reloadKey(), s.loadRecord()); failed == nil {
-			failed = update()
+		if failed = cmp.Or(s.reloadKey(), s.loadRecord()); failed != nil {
+			return nil
+		}
+		before := maps.Clone(s.record)
+		if failed = update(); !s.changed {
+			return nil
+		}
+		s.changed = false
+		if err := s.writeRecord(); err != nil {
+			s.record = before
+			return err
 		}
 		return nil
 	})
-	if failed == nil && err != nil {
-		return fmt.Errorf("publisher's record: %w", err)
+	if err != nil {
+		return cmp.Or(failed, fmt.Errorf("publisher's record: %w", err))
 	}
 	return failed
 }
@@ -213,12 +234,10 @@ func (s *Signer) nextUnsent(url string, last Head, now time.Time) ([]byte, error
 		if p, err = difference.OpenPublication(old.Envelope); err == nil {
 			p, err = difference.Publish(s.key.private, url, seq, prev, now, p.Item)
 		}
-		if err == nil {
-			err = s.addEntry(url, recordEntry{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
-		}
 		if err != nil {
 			return nil, fmt.Errorf("publisher's record: number %d of %s: %w", seq, url, err)
 		}
+		s.addEntry(url, recordEntry{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
 		prev = p.Hash
 	}
 	e, _ = s.record[url].find(last.Seq + 1)
@@ -248,64 +267,98 @@ func (s *Signer) signNext(url string, last Head, it *feed.Item, now time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	return p, s.addEntry(url, recordEntry{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
+	s.addEntry(url, recordEntry{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
+	return p, nil
 }
 
-// SignAndPush signs an item, sends it, and returns its number. The number is 0 if the item was not signed, or
-// not kept. Earlier items that the network lacks, perhaps of another process, are sent first, while the
-// record still has them.
-func (s *Signer) SignAndPush(url string, last uint64, hash feed.Hash, it *feed.Item, now time.Time, send func(envelope []byte) error) (seq uint64, err error) {
+// SignAndPush signs items and sends them together. send returns an error for each of them. Earlier items that the network
+// lacks, perhaps of another process, are sent first, one by one, while the record still has them. SignAndPush returns the
+// number of each item, or 0 if it was not signed or not kept, and its error.
+func (s *Signer) SignAndPush(url string, last uint64, hash feed.Hash, items []*feed.Item, now time.Time, send func([]*difference.Publication) []error) (seqs []uint64, errs []error) {
+	seqs, errs = make([]uint64, len(items)), make([]error, len(items))
 	head := Head{last, hash}
-	for {
-		var p *difference.Publication
-		unsent, same := false, false
+	for first := 0; first < len(items); {
+		var earlier *difference.Publication
+		isNext := false // the earlier item is items[first]
+		signed := make([]*difference.Publication, len(items))
 		err := s.locked(func() error {
 			raw, err := s.nextUnsent(url, head, now)
-			if err != nil {
-				return err
-			}
-			if unsent = raw != nil; !unsent {
-				p, err = s.signNext(url, head, it, now)
-				return err
-			}
-			if p, err = difference.OpenPublication(raw); err == nil && p.Item != nil && p.Seq == s.record[url].Seq {
-				same = p.Item.ID == it.ID && p.Item.Hash == it.Hash
+			switch {
+			case err != nil:
+			case raw == nil:
+				for i := first; i < len(items); i++ {
+					signed[i], errs[i] = s.signNext(url, head, items[i], now)
+				}
+			default:
+				if earlier, err = difference.OpenPublication(raw); err == nil && earlier.Item != nil && earlier.Seq == s.record[url].Seq {
+					isNext = earlier.Item.ID == items[first].ID && earlier.Item.Hash == items[first].Hash
+				}
 			}
 			return err
 		})
+		if err == nil && earlier == nil {
+			s.sendAll(signed, head, seqs, errs, send)
+			return seqs, errs
+		}
+		if err == nil {
+			err = s.sent(earlier, head, true, !isNext, send([]*difference.Publication{earlier})[0])
+			if head = (Head{earlier.Seq, earlier.Hash}); isNext {
+				seqs[first], errs[first] = numberOf(earlier, err), err
+				first++
+			}
+		}
 		if err != nil {
-			return 0, err
+			for ; first < len(items); first++ {
+				errs[first] = err
+			}
 		}
-		err = s.push(p, head, true, unsent && !same, send)
-		if failed, ok := errors.AsType[*UnsentError](err); ok && (failed.Earlier || failed.Dropped) {
-			return 0, err
-		}
-		if err != nil || !unsent || same {
-			return p.Seq, err
-		}
-		head = Head{p.Seq, p.Hash}
 	}
+	return seqs, errs
+}
+
+// sendAll sends items that were signed, all but the nil ones, and notes their numbers and errors.
+func (s *Signer) sendAll(signed []*difference.Publication, last Head, seqs []uint64, errs []error, send func([]*difference.Publication) []error) {
+	all := slices.DeleteFunc(slices.Clone(signed), func(p *difference.Publication) bool { return p == nil })
+	if len(all) == 0 {
+		return
+	}
+	results := send(all)
+	for i, p := range signed {
+		if p != nil {
+			errs[i] = s.sent(p, last, true, false, results[0])
+			seqs[i], results = numberOf(p, errs[i]), results[1:]
+		}
+	}
+}
+
+// numberOf returns the number of an item that was sent; 0 if it was not kept.
+func numberOf(p *difference.Publication, err error) uint64 {
+	if failed, ok := errors.AsType[*UnsentError](err); ok && failed.Dropped {
+		return 0
+	}
+	return p.Seq
 }
 
 // PushHeartbeat sends the next item that the network lacks, or a signed statement that nothing follows the
 // last item.
-func (s *Signer) PushHeartbeat(url string, last uint64, hash feed.Hash, now time.Time, send func(envelope []byte) error) error {
+func (s *Signer) PushHeartbeat(url string, last uint64, hash feed.Hash, now time.Time, send func(*difference.Publication) error) error {
 	head := Head{last, hash}
 	envelope, err := s.NextUnsent(url, head, now)
-	switch {
-	case err != nil:
-		return err
-	case envelope == nil:
-		if envelope, err = s.SignHeartbeat(url, head, now); err != nil {
-			return err
-		}
-		return send(envelope)
+	isItem := envelope != nil
+	if err == nil && !isItem {
+		envelope, err = s.SignHeartbeat(url, head, now)
 	}
-	p, err := difference.OpenPublication(envelope)
 	if err != nil {
 		return err
 	}
-	return s.push(p, head, false, false, send)
+	p, err := difference.OpenPublication(envelope)
+	switch {
+	case err != nil:
+		return err
+	case !isItem:
+		return send(p)
+	}
+	return s.sent(p, head, false, false, send(p))
 }
 
 // SignHeartbeat signs the statement that nothing follows the last item.
@@ -347,12 +400,13 @@ func (s *Signer) Resume(url string, last Head) error {
 		if last.Seq < s.record[url].Seq {
 			return nil
 		}
-		return s.addEntry(url, recordEntry{Seq: last.Seq, Hash: last.Hash[:], Accepted: last.Seq > 0})
+		s.addEntry(url, recordEntry{Seq: last.Seq, Hash: last.Hash[:], Accepted: last.Seq > 0})
+		return nil
 	})
 }
 
 // addEntry adds an entry to the record of a feed, or replaces the one with its number.
-func (s *Signer) addEntry(url string, entry recordEntry) error {
+func (s *Signer) addEntry(url string, entry recordEntry) {
 	old, had := s.record[url]
 	entries := slices.Clone(old.Earlier)
 	if had {
@@ -366,27 +420,25 @@ func (s *Signer) addEntry(url string, entry recordEntry) error {
 	}
 	last := entries[len(entries)-1]
 	last.Earlier = entries[max(0, len(entries)-1-maxEarlier) : len(entries)-1]
-	return s.saveEntry(url, last)
+	s.setEntry(url, last)
 }
 
-// saveEntry writes the record with a new entry for a feed. An empty entry removes the feed. If the write
-// fails, the old record stays.
-func (s *Signer) saveEntry(url string, entry recordEntry) error {
-	was, had := s.record[url]
-	s.record[url] = entry
-	if entry.Seq == 0 {
+// setEntry replaces the entry of a feed. An empty entry removes the feed. The caller is a function that locked calls.
+func (s *Signer) setEntry(url string, entry recordEntry) {
+	s.changed = true
+	if s.record[url] = entry; entry.Seq == 0 {
 		delete(s.record, url)
 	}
-	b, err := json.MarshalIndent(s.record, "", "  ")
+}
+
+// writeRecord writes the record.
+func (s *Signer) writeRecord() error {
+	b, err := json.Marshal(s.record)
 	if err == nil {
 		err = store.WriteFile(s.path+recordSuffix, append(b, '\n'))
 	}
-	if err != nil {
-		delete(s.record, url)
-		if had {
-			s.record[url] = was
-		}
-		return fmt.Errorf("publisher's record: %w", err)
+	if err == nil {
+		s.recordFile, err = os.Stat(s.path + recordSuffix)
 	}
-	return nil
+	return err
 }

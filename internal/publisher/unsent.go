@@ -45,30 +45,31 @@ func (u *UnsentError) Error() string {
 	return text
 }
 
-// push sends an item of the record. If the first item of a feed is refused, the address is wrong or its
-// document does not name the key yet. push then drops the item from the record, but only if callerWaits:
-// otherwise nobody would learn of it.
-func (s *Signer) push(p *difference.Publication, last Head, callerWaits, earlier bool, send func(envelope []byte) error) error {
-	sendErr := send(p.Raw)
+// sent notes the result of sending an item of the record. If the first item of a feed is refused, the address is wrong or
+// its document does not name the key yet. sent then drops the item from the record, but only if callerWaits: otherwise
+// nobody would learn of it.
+func (s *Signer) sent(p *difference.Publication, last Head, callerWaits, earlier bool, sendErr error) error {
 	unsent := &UnsentError{URL: p.URL, Seq: p.Seq, Record: s.path + recordSuffix, Earlier: earlier, Err: sendErr}
 	refused := errors.Is(sendErr, feedtree.ErrRefused)
 	if p.Seq == 1 && (sendErr == nil || refused && callerWaits) {
 		// Whether the first item was accepted is only a hint, so a failure to note it is ignored.
-		_ = s.locked(func() error {
+		drop := false
+		err := s.locked(func() error {
 			entry := s.record[p.URL]
 			switch {
 			case entry.everAccepted() || string(entry.Hash) != string(p.Hash[:]): // another process has signed since
 				return nil
 			case !refused:
 				entry.Accepted = true
-				return s.saveEntry(p.URL, entry)
+				s.setEntry(p.URL, entry)
 			case last.Seq > 0:
-				return nil
+			default:
+				drop = true
+				s.setEntry(p.URL, recordEntry{})
 			}
-			err := s.saveEntry(p.URL, recordEntry{})
-			unsent.Dropped = err == nil
-			return err
+			return nil
 		})
+		unsent.Dropped = drop && err == nil
 	}
 	if sendErr == nil {
 		return nil

@@ -137,6 +137,14 @@ type Verifier interface {
 	// Open returns the content of an envelope if its key signed it for domain. Otherwise it returns
 	// an error of the kind ErrEnvelope or ErrSignature.
 	Open(domain Domain, raw []byte) (Signed, error)
+	// OpenAll opens envelopes for one domain. It gives the same results as Open, in less time.
+	OpenAll(domain Domain, raws [][]byte) []Opened
+}
+
+// Opened is what Open returns.
+type Opened struct {
+	Signed
+	Err error
 }
 
 // NewVerifier returns the verifier of a network, which verifies every signature.
@@ -145,11 +153,49 @@ func NewVerifier(network Hash) Verifier { return verifier{network} }
 type verifier struct{ network Hash }
 
 func (v verifier) Open(domain Domain, raw []byte) (Signed, error) {
+	signed, signature, err := parseEnvelope(raw)
+	if err == nil && !v.statement(domain, signed, signature).valid() {
+		return Signed{}, ErrSignature
+	}
+	return signed, err
+}
+
+// statement returns what the signature of an envelope is about.
+func (v verifier) statement(domain Domain, s Signed, signature []byte) statement {
+	return statement{s.Key, signedBytes(domain, v.network, s.Payload), signature}
+}
+
+func (v verifier) OpenAll(domain Domain, raws [][]byte) []Opened {
+	if len(raws) == 0 {
+		return nil
+	}
+	all := make([]Opened, len(raws))
+	var of []int // the numbers of those that are envelopes
+	var batch []statement
+	for i, raw := range raws {
+		var signature []byte
+		if all[i].Signed, signature, all[i].Err = parseEnvelope(raw); all[i].Err == nil {
+			of, batch = append(of, i), append(batch, v.statement(domain, all[i].Signed, signature))
+		}
+	}
+	if len(batch) > 1 && allValid(batch) {
+		return all
+	}
+	for j, i := range of { // those that are wrong are found one by one
+		if !batch[j].valid() {
+			all[i] = Opened{Err: ErrSignature}
+		}
+	}
+	return all
+}
+
+// parseEnvelope parses an envelope, and does not verify its signature.
+func parseEnvelope(raw []byte) (s Signed, signature []byte, err error) {
 	var field [3][]byte
 	for rest := raw; len(rest) > 0; {
 		num, typ, n := protowire.ConsumeField(rest)
 		if n < 0 {
-			return Signed{}, ErrEnvelope
+			return s, nil, ErrEnvelope
 		}
 		if typ == protowire.BytesType && num >= 1 && num <= 3 {
 			_, _, t := protowire.ConsumeTag(rest)
@@ -157,14 +203,17 @@ func (v verifier) Open(domain Domain, raw []byte) (Signed, error) {
 		}
 		rest = rest[n:]
 	}
-	key, payload, sig := field[0], field[1], field[2]
-	if len(key) != ed25519.PublicKeySize || len(sig) != ed25519.SignatureSize {
-		return Signed{}, fmt.Errorf("%w: key of %d bytes, signature of %d", ErrEnvelope, len(key), len(sig))
+	key, payload, signature := field[0], field[1], field[2]
+	if len(key) != ed25519.PublicKeySize || len(signature) != ed25519.SignatureSize {
+		return s, nil, fmt.Errorf("%w: key of %d bytes, signature of %d", ErrEnvelope, len(key), len(signature))
 	}
-	if !ed25519.Verify(key, signedBytes(domain, v.network, payload), sig) {
-		return Signed{}, ErrSignature
-	}
-	return Signed{Key: key, Payload: payload, Raw: raw}, nil
+	return Signed{Key: key, Payload: payload, Raw: raw}, signature, nil
+}
+
+// Reopen returns the content of an envelope whose signature the caller has verified before.
+func Reopen(raw []byte) (Signed, error) {
+	s, _, err := parseEnvelope(raw)
+	return s, err
 }
 
 // A CachingVerifier asks another verifier about each envelope once and remembers the valid ones.
@@ -217,6 +266,15 @@ func (m *CachingVerifier) Open(domain Domain, raw []byte) (Signed, error) {
 	}
 	m.add(domain, s)
 	return s, nil
+}
+
+// OpenAll opens envelopes; see Verifier.
+func (m *CachingVerifier) OpenAll(domain Domain, raws [][]byte) []Opened {
+	all := make([]Opened, len(raws))
+	for i, raw := range raws {
+		all[i].Signed, all[i].Err = m.Open(domain, raw)
+	}
+	return all
 }
 
 func (m *CachingVerifier) find(domain Domain, raw []byte) (s Signed, ok bool) {
