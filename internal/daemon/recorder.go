@@ -45,7 +45,7 @@ type markedFeed struct {
 	found   []feed.ID // those of them that this node has found itself
 }
 
-// A wholeRecord says when all of a feed was recorded, and how many items were recorded since.
+// A wholeRecord says when all of a complete feed was recorded, and how many items were recorded since.
 type wholeRecord struct {
 	at    time.Time
 	items int
@@ -273,7 +273,7 @@ func (r *recorder) recordFeed(ctx context.Context, url string, marked *markedFee
 	}
 	source.Title, doc.Part = doc.Head.Title, !all
 	doc.FoundHere = func(e *feed.Entry) bool { return isPrivateName(url) || slices.Contains(marked.found, e.Item.ID) }
-	if _, err = r.journal.Record(source, doc); err == nil {
+	if _, err = r.journal.Record(source, doc); err == nil && (doc.Complete || !all) {
 		if all {
 			since = wholeRecord{at: time.Now()}
 		}
