@@ -139,6 +139,22 @@ func OpenPublication(raw []byte) (*Publication, error) {
 	return parsePublication(signed)
 }
 
+// OpenPublications verifies and parses envelopes, or returns the first error.
+func OpenPublications(raws [][]byte) ([]*Publication, error) {
+	all := make([]*Publication, len(raws))
+	for i, opened := range publicationVerifier.OpenAll(wire.DomainPublication, raws) {
+		if opened.Err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrPublication, opened.Err)
+		}
+		p, err := parsePublication(opened.Signed)
+		if err != nil {
+			return nil, err
+		}
+		all[i] = p
+	}
+	return all, nil
+}
+
 // parsePublication parses a publication whose signature is valid.
 func parsePublication(signed wire.Signed) (*Publication, error) {
 	if n := len(signed.Raw); n > MaxPublication {

@@ -87,10 +87,13 @@ func (l *accepting) hearPublisher(p *difference.Publication, at, now time.Time) 
 	}
 }
 
-// onPush accepts or refuses a publication. A node that is not the sequencer passes on a publication that was routed
+// onPush accepts or refuses publications. A node that is not the sequencer passes on publications that were routed
 // to it.
 func (ac *acceptor) onPush(from env.PeerID, m *feedtreepb.Push, routed bool) error {
-	p, err := difference.OpenPublication(m.Publication)
+	all, err := difference.OpenPublications(append([][]byte{m.Publication}, m.More...))
+	if err == nil && slices.ContainsFunc(all, func(p *difference.Publication) bool { return p.URL != all[0].URL }) {
+		err = fmt.Errorf("%w: of more than one feed", difference.ErrPublication)
+	}
 	if err != nil {
 		ac.refusals.add(Refusal{Why: err.Error()})
 		return err
@@ -103,7 +106,7 @@ func (ac *acceptor) onPush(from env.PeerID, m *feedtreepb.Push, routed bool) err
 		}
 		to = record.Peer
 	}
-	key := overlay.Key(ac.node.Network(), p.URL)
+	key := overlay.Key(ac.node.Network(), all[0].URL)
 	c := ac.feeds[key]
 	if c == nil || c.leader == nil {
 		v, ok := ac.owners.View(key)
@@ -113,26 +116,40 @@ func (ac *acceptor) onPush(from env.PeerID, m *feedtreepb.Push, routed bool) err
 		return nil // the publisher's node sends it again
 	}
 	if c.leader.ready {
-		ac.accept(c, p, to)
+		ac.accept(c, all, to)
 	}
 	return nil
 }
 
-// accept accepts a publication of a feed that this node leads, or refuses it with a reason.
-func (ac *acceptor) accept(c *channel, p *difference.Publication, to env.Peer) {
-	l := c.leader
-	answer := func(v feedtreepb.PushReply_Verdict, reason string) {
-		m := &feedtreepb.PushReply{Hash: p.Hash[:], Verdict: v, Reason: reason}
-		if l.pin != nil {
-			m.Pubseq = l.pin.Seq
-		}
-		if to.ID == ac.signer.PeerID() {
-			ac.pusher.onPushReply(to.ID, m)
-			return
-		}
-		ac.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_PushReply{PushReply: m}})
+// accept accepts publications of a feed that this node leads, or refuses them with a reason. Those that come together
+// share an entry.
+func (ac *acceptor) accept(c *channel, all []*difference.Publication, to env.Peer) {
+	for _, p := range all {
+		ac.acceptOne(c, p, to)
 	}
-	now := ac.clock.Now()
+	if c.leader != nil && !c.leader.appending {
+		ac.appendBatch(c)
+	}
+}
+
+// answer tells a publisher's node what became of publications.
+func (ac *acceptor) answer(c *channel, to env.Peer, v feedtreepb.PushReply_Verdict, reason string, all ...*difference.Publication) {
+	m := &feedtreepb.PushReply{Hash: all[0].Hash[:], Verdict: v, Reason: reason}
+	for _, p := range all[1:] {
+		m.More = append(m.More, p.Hash[:])
+	}
+	if l := c.leader; l != nil && l.pin != nil {
+		m.Pubseq = l.pin.Seq
+	}
+	if to.ID == ac.signer.PeerID() {
+		ac.pusher.onPushReply(to.ID, m)
+		return
+	}
+	ac.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_PushReply{PushReply: m}})
+}
+
+func (ac *acceptor) acceptOne(c *channel, p *difference.Publication, to env.Peer) {
+	l, now := c.leader, ac.clock.Now()
 	v := judge(l.pin, l.receipts, p, now)
 	if v.askOrigin {
 		ac.keyQuestions.askNow(c)
@@ -144,26 +161,35 @@ func (ac *acceptor) accept(c *channel, p *difference.Publication, to env.Peer) {
 	case v.reason != "":
 		ac.stats.Refused++
 		ac.refusals.add(Refusal{URL: c.url, Seq: p.Seq, Key: p.Key, Why: v.reason, retryable: true, beat: p.Item == nil})
-		answer(v.answer, v.reason)
+		ac.answer(c, to, v.answer, v.reason, p)
 	case v.repeated && l.receipts[p.Seq].committed:
-		answer(feedtreepb.PushReply_COMMITTED, "") // the first answer was lost
+		ac.answer(c, to, feedtreepb.PushReply_COMMITTED, "", p) // the first answer was lost
 	case v.repeated: // the answer follows with the entry
 	case p.Item == nil:
 		l.hearPublisher(p, now, now)
 		ac.spread(c, p)
 		ac.refusals.forget(c.url, p, now)
-		answer(feedtreepb.PushReply_COMMITTED, "")
+		ac.answer(c, to, feedtreepb.PushReply_COMMITTED, "", p)
 	case len(l.accepted) >= ac.owners.Room(c.key):
-		answer(feedtreepb.PushReply_BUSY, noRoom)
+		ac.answer(c, to, feedtreepb.PushReply_BUSY, noRoom, p)
 	default:
-		l.accepted = append(l.accepted, acceptedPublication{p, l.pin, answer})
+		l.accepted = append(l.accepted, acceptedPublication{p, l.pin, to})
 		l.pin = l.pin.Advance(p)
 		l.addReceipt(p, false)
 		l.hearPublisher(p, now, now)
 		ac.stats.Accepted++
-		if !l.appending {
-			ac.appendBatch(c)
+	}
+}
+
+// answerAll tells the nodes of accepted publications what became of them.
+func (ac *acceptor) answerAll(c *channel, v feedtreepb.PushReply_Verdict, reason string, all []acceptedPublication) {
+	for len(all) > 0 {
+		var same []*difference.Publication // from the node of the first one
+		for len(same) < len(all) && all[len(same)].from.ID == all[0].from.ID {
+			same = append(same, all[len(same)].Publication)
 		}
+		ac.answer(c, all[0].from, v, reason, same...)
+		all = all[len(same):]
 	}
 }
 
@@ -173,7 +199,7 @@ const noRoom = "the feed's log has no room now"
 type acceptedPublication struct {
 	*difference.Publication
 	before *difference.Pin // the feed's pin before this publication
-	answer func(v feedtreepb.PushReply_Verdict, reason string)
+	from   env.Peer        // the node that pushed it
 }
 
 // appendAccepted makes entries of all accepted publications. It runs before anything else is appended, because the
@@ -209,12 +235,12 @@ func (ac *acceptor) appendBatch(c *channel) {
 	l.appending = true
 	if ac.entries.append(c, d, func(ok bool) {
 		l.appending = false
-		for _, p := range batch {
-			if ok { // otherwise the publisher's node sends it again, to the next sequencer
+		if ok { // otherwise the publisher's node sends them again, to the next sequencer
+			for _, p := range batch {
 				l.addReceipt(p.Publication, true)
 				ac.refusals.forget(c.url, p.Publication, ac.clock.Now())
-				p.answer(feedtreepb.PushReply_COMMITTED, "")
 			}
+			ac.answerAll(c, feedtreepb.PushReply_COMMITTED, "", batch)
 		}
 		if c.leader == l && !l.appending {
 			ac.appendBatch(c)
@@ -223,10 +249,11 @@ func (ac *acceptor) appendBatch(c *channel) {
 		return
 	}
 	l.appending, l.pin, l.accepted = false, batch[0].before, nil
-	for _, p := range slices.Concat(batch, rest) {
+	refused := slices.Concat(batch, rest)
+	for _, p := range refused {
 		delete(l.receipts, p.Seq)
-		p.answer(feedtreepb.PushReply_BUSY, noRoom)
 	}
+	ac.answerAll(c, feedtreepb.PushReply_BUSY, noRoom, refused)
 }
 
 // backstopChanges returns the changes of a poll that are for the log. An item that its publisher has signed

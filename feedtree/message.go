@@ -71,9 +71,11 @@ func parse(body []byte) (*feedtreepb.Message, error) {
 		valid = each(b.Beats.Beats, maxBeats, func(raw []byte) bool { return within(raw, maxBeat) }) &&
 			each(b.Beats.Statements, maxStatements, func(raw []byte) bool { return within(raw, maxStatement) })
 	case *feedtreepb.Message_Push:
-		valid = within(b.Push.Publication, difference.MaxPublication)
+		valid = within(b.Push.Publication, difference.MaxPublication) &&
+			each(b.Push.More, maxPushes-1, func(raw []byte) bool { return within(raw, difference.MaxPublication) })
 	case *feedtreepb.Message_PushReply:
-		valid = len(b.PushReply.Hash) == len(feed.Hash{}) && len(b.PushReply.Reason) <= maxReason
+		isHash := func(raw []byte) bool { return len(raw) == len(feed.Hash{}) }
+		valid = isHash(b.PushReply.Hash) && len(b.PushReply.Reason) <= maxReason && each(b.PushReply.More, maxPushes-1, isHash)
 	case *feedtreepb.Message_WitnessRequest:
 		valid = isKey(b.WitnessRequest.Key) && len(b.WitnessRequest.Publisher) == ed25519.PublicKeySize
 	case *feedtreepb.Message_WitnessReply:

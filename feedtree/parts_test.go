@@ -609,7 +609,7 @@ func TestAnAcceptorWithoutRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ac.accept(c, p, env.Peer{ID: "publisher"})
+	ac.accept(c, []*difference.Publication{p}, env.Peer{ID: "publisher"})
 	if v := b.sent[0].GetPushReply().GetVerdict(); v != feedtreepb.PushReply_BUSY || c.leader.pin.Seq != 0 || len(c.leader.receipts) != 0 {
 		t.Errorf("%v, pin at number %d", v, c.leader.pin.Seq)
 	}

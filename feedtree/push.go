@@ -56,7 +56,7 @@ type pusher struct {
 	*common
 	pushes map[feed.Hash]*push // publications that no sequencer has committed yet, by their hash
 	cal    plans
-	accept func(c *channel, p *difference.Publication, to env.Peer) // accepts a publication of a feed that this node leads
+	accept func(c *channel, all []*difference.Publication, to env.Peer) // accepts publications of a feed that this node leads
 }
 
 func newPusher(m *common) *pusher {
@@ -74,35 +74,50 @@ func (pu *pusher) Publish(envelope []byte, done func(error)) {
 		done(fmt.Errorf("publish: %w", err))
 		return
 	}
-	pu.PublishVerified(p, done)
+	pu.PublishAll([]*difference.Publication{p}, func(errs []error) { done(errs[0]) })
 }
 
-// PublishVerified is Publish for a publication whose envelope was opened before.
-func (pu *pusher) PublishVerified(p *difference.Publication, done func(error)) {
-	say := func(err error) {
-		if err != nil {
-			err = fmt.Errorf("publish number %d in %s: %w", p.Seq, p.URL, err)
+// PublishAll is Publish for publications of one feed whose envelopes were opened before, in the order of their numbers.
+// They travel together. done gets an error for each.
+func (pu *pusher) PublishAll(all []*difference.Publication, done func([]error)) {
+	errs, open := make([]error, len(all)), len(all)
+	var fresh []*push
+	for i, p := range all {
+		say := func(err error) {
+			if err != nil {
+				errs[i] = fmt.Errorf("publish number %d in %s: %w", p.Seq, p.URL, err)
+			}
+			if open--; open == 0 {
+				done(errs)
+			}
 		}
-		done(err)
+		if added := pu.add(p, say); added != nil {
+			fresh = append(fresh, added)
+		}
 	}
+	pu.send(fresh)
+}
+
+// add begins a push. It returns nil if there is nothing to send.
+func (pu *pusher) add(p *difference.Publication, say func(error)) *push {
 	key := overlay.Key(pu.node.Network(), p.URL)
 	c := pu.feeds[key]
 	if c == nil || !c.subscribed {
 		say(ErrNotFollowed)
-		return
+		return nil
 	}
 	pending := pu.pushes[p.Hash]
 	switch {
 	case pending != nil && len(pending.waiters) < maxPushes: // the daemon and a command may push the same publication
 		pending.waiters = append(pending.waiters, say)
-		return
+		return nil
 	case pending != nil || pu.tooManyPushes(key):
 		say(fmt.Errorf("%w: too many publications wait for an answer", ErrNotAccepted))
-		return
+		return nil
 	}
 	pending = &push{key: key, publication: p, deadline: pu.after(pushTimeout), waiters: []func(error){say}}
 	pu.pushes[p.Hash] = pending
-	pu.continuePush(pending)
+	return pending
 }
 
 // tooManyPushes reports whether no further publication of a feed may wait for an answer.
@@ -123,61 +138,89 @@ func (pu *pusher) retry(hash overlay.ID) {
 	}
 }
 
-// continuePush sends a publication to the feed's sequencer if this node knows its address. Otherwise, and at every
-// second attempt, the publication is routed to the feed's key, whose root passes it on to the sequencer that it
-// knows.
+// continuePush sends a publication again, or gives it up.
 func (pu *pusher) continuePush(p *push) {
-	now := pu.clock.Now()
-	if !now.Before(p.deadline) {
-		switch {
-		case p.unknownKeyTry == p.tries:
-			pu.end(p, fmt.Errorf("%w: %s", ErrRefused, p.reason))
-		case p.reason != "":
-			pu.end(p, fmt.Errorf("%w within %v: %s", ErrNotAccepted, pushTimeout, p.reason))
-		default:
-			if c := pu.feeds[p.key]; c != nil && c.subscribed {
-				pu.requestOwners(c) // perhaps the feed has no owners any more
-			}
-			pu.end(p, fmt.Errorf("%w within %v", ErrNotAccepted, pushTimeout))
-		}
+	if pu.clock.Now().Before(p.deadline) {
+		pu.send([]*push{p})
 		return
 	}
-	p.retryAt = now.Add(min(pushRetry<<min(p.tries, 8), maxPushRetry))
-	pu.cal.add(p.retryAt, overlay.ID(p.publication.Hash))
-	pu.stats.Pushes++
-	p.tries++
-	v, ok := pu.owners.View(p.key)
+	switch {
+	case p.unknownKeyTry == p.tries:
+		pu.end(p, fmt.Errorf("%w: %s", ErrRefused, p.reason))
+	case p.reason != "":
+		pu.end(p, fmt.Errorf("%w within %v: %s", ErrNotAccepted, pushTimeout, p.reason))
+	default:
+		if c := pu.feeds[p.key]; c != nil && c.subscribed {
+			pu.requestOwners(c) // perhaps the feed has no owners any more
+		}
+		pu.end(p, fmt.Errorf("%w within %v", ErrNotAccepted, pushTimeout))
+	}
+}
+
+// send sends publications of one feed to its sequencer if this node knows its address. Otherwise, and at every
+// second attempt, they are routed to the feed's key, whose root passes them on to the sequencer that it knows.
+func (pu *pusher) send(all []*push) {
+	for _, p := range all {
+		p.retryAt = pu.after(min(pushRetry<<min(p.tries, 8), maxPushRetry))
+		pu.cal.add(p.retryAt, overlay.ID(p.publication.Hash))
+		pu.stats.Pushes++
+		p.tries++
+	}
+	for len(all) > 0 {
+		n, size := 0, 0
+		for ; n < len(all) && (n == 0 || size+len(all[n].publication.Raw) <= maxInline); n++ {
+			size += len(all[n].publication.Raw)
+		}
+		pu.sendTogether(all[:n])
+		all = all[n:]
+	}
+}
+
+// sendTogether sends publications that fit in one frame.
+func (pu *pusher) sendTogether(all []*push) {
+	key, publications := all[0].key, make([]*difference.Publication, len(all))
+	m := &feedtreepb.Push{Record: pu.node.Self().Raw}
+	for i, p := range all {
+		if publications[i] = p.publication; i == 0 {
+			m.Publication = p.publication.Raw
+		} else {
+			m.More = append(m.More, p.publication.Raw)
+		}
+	}
+	message := &feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: m}}
+	v, ok := pu.owners.View(key)
 	var sequencer *overlay.Contact
 	if ok && v.Epoch != nil {
 		sequencer = pu.node.Contact(v.Epoch.Sequencer)
 	}
 	switch {
 	case ok && v.Leads:
-		if c := pu.feeds[p.key]; c != nil && c.leader != nil && c.leader.ready {
-			pu.accept(c, p.publication, pu.node.Self().Peer)
+		if c := pu.feeds[key]; c != nil && c.leader != nil && c.leader.ready {
+			pu.accept(c, publications, pu.node.Self().Peer)
 		}
-		return
-	case sequencer != nil && p.tries%2 == 1:
-		pu.net.Send(sequencer.Peer, env.Control, wire.AppendFrame(nil, wire.Feed, pu.pushMessage(p)))
+	case sequencer != nil && all[0].tries%2 == 1:
+		pu.net.Send(sequencer.Peer, env.Control, wire.AppendFrame(nil, wire.Feed, message))
 	default:
-		pu.node.Route(wire.Feed, p.key, wire.Encode(pu.pushMessage(p)), func(overlay.Receipt, bool) {})
+		pu.node.Route(wire.Feed, key, wire.Encode(message), func(overlay.Receipt, bool) {})
 	}
-}
-
-func (pu *pusher) pushMessage(p *push) *feedtreepb.Message {
-	return &feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: p.publication.Raw, Record: pu.node.Self().Raw}}}
 }
 
 // onPushReply handles the sequencer's verdict. Other nodes on the route have seen the publication, too, so their
 // verdicts are ignored. A publication that may still be accepted is sent again until its deadline.
 func (pu *pusher) onPushReply(from env.PeerID, m *feedtreepb.PushReply) {
-	p := pu.pushes[feed.Hash(m.Hash)]
-	if p == nil {
-		return
+	for _, hash := range append([][]byte{m.Hash}, m.More...) {
+		p := pu.pushes[feed.Hash(hash)]
+		if p == nil {
+			continue
+		}
+		if v, ok := pu.owners.View(p.key); ok && v.Epoch != nil && v.Epoch.Sequencer == from {
+			pu.heed(p, m)
+		}
 	}
-	if v, ok := pu.owners.View(p.key); !ok || v.Epoch == nil || v.Epoch.Sequencer != from {
-		return
-	}
+}
+
+// heed does what the verdict about a publication says.
+func (pu *pusher) heed(p *push, m *feedtreepb.PushReply) {
 	switch m.Verdict {
 	case feedtreepb.PushReply_COMMITTED:
 		pu.end(p, nil)

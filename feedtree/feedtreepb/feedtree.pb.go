@@ -873,9 +873,12 @@ func (x *Beats) GetStatements() [][]byte {
 // Push brings a publication to the sequencer of its feed. A node that does not know the sequencer routes it to the
 // feed's key.
 type Push struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Publication   []byte                 `protobuf:"bytes,1,opt,name=publication,proto3" json:"publication,omitempty"` // envelope, domain tidings/publication/1; at most 48 KiB
-	Record        []byte                 `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`           // record of the node that expects the reply: an envelope, domain tidings/record/1
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Publication []byte                 `protobuf:"bytes,1,opt,name=publication,proto3" json:"publication,omitempty"` // envelope, domain tidings/publication/1; at most 48 KiB
+	Record      []byte                 `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`           // record of the node that expects the reply: an envelope, domain tidings/record/1
+	// The publisher's next publications of the feed, in their order; all together at most 48 KiB. A node that does not know
+	// this field answers the first one, and the others are sent again.
+	More          [][]byte `protobuf:"bytes,3,rep,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -924,6 +927,13 @@ func (x *Push) GetRecord() []byte {
 	return nil
 }
 
+func (x *Push) GetMore() [][]byte {
+	if x != nil {
+		return x.More
+	}
+	return nil
+}
+
 // PushReply answers Push when the publication is committed or refused.
 type PushReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -931,6 +941,7 @@ type PushReply struct {
 	Verdict       PushReply_Verdict      `protobuf:"varint,2,opt,name=verdict,proto3,enum=tidings.feedtree.PushReply_Verdict" json:"verdict,omitempty"`
 	Pubseq        uint64                 `protobuf:"varint,3,opt,name=pubseq,proto3" json:"pubseq,omitempty"` // number of the last publication that the sequencer knows
 	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`  // for people; at most 256 bytes
+	More          [][]byte               `protobuf:"bytes,5,rep,name=more,proto3" json:"more,omitempty"`      // hashes of further publications with the same verdict
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -991,6 +1002,13 @@ func (x *PushReply) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *PushReply) GetMore() [][]byte {
+	if x != nil {
+		return x.More
+	}
+	return nil
 }
 
 // WitnessRequest asks an owner of a feed to check whether the feed's web server names a key.
@@ -1633,15 +1651,17 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x05beats\x18\x01 \x03(\fR\x05beats\x12\x1e\n" +
 	"\n" +
 	"statements\x18\x02 \x03(\fR\n" +
-	"statements\"@\n" +
+	"statements\"T\n" +
 	"\x04Push\x12 \n" +
 	"\vpublication\x18\x01 \x01(\fR\vpublication\x12\x16\n" +
-	"\x06record\x18\x02 \x01(\fR\x06record\"\xed\x01\n" +
+	"\x06record\x18\x02 \x01(\fR\x06record\x12\x12\n" +
+	"\x04more\x18\x03 \x03(\fR\x04more\"\x81\x02\n" +
 	"\tPushReply\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12=\n" +
 	"\averdict\x18\x02 \x01(\x0e2#.tidings.feedtree.PushReply.VerdictR\averdict\x12\x16\n" +
 	"\x06pubseq\x18\x03 \x01(\x04R\x06pubseq\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"]\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04more\x18\x05 \x03(\fR\x04more\"]\n" +
 	"\aVerdict\x12\b\n" +
 	"\x04NONE\x10\x00\x12\r\n" +
 	"\tCOMMITTED\x10\x01\x12\v\n" +

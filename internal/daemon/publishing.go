@@ -84,15 +84,7 @@ func (b *publishing) push(ctx context.Context, all []*difference.Publication, se
 		return fail(err)
 	}
 	results, err := ask(ctx, b, func(answer func([]error)) {
-		results, open := make([]error, len(all)), len(all)
-		for i, p := range all {
-			b.node.Feeds.PublishVerified(p, func(err error) {
-				results[i] = err
-				if open--; open == 0 {
-					answer(results)
-				}
-			})
-		}
+		b.node.Feeds.PublishAll(all, answer)
 		sent()
 	})
 	if err != nil {
