@@ -82,7 +82,7 @@ type stdio struct{ out, err io.Writer }
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	code := run(ctx, os.Args[1:], stdio{os.Stdout, os.Stderr}); stopProfile(); os.Exit(code)
+	os.Exit(run(ctx, os.Args[1:], stdio{os.Stdout, os.Stderr}))
 }
 
 const (
