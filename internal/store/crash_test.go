@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -132,7 +135,7 @@ func TestKilledProcessKeepsWhatItAcknowledged(t *testing.T) {
 }
 
 // TestStoreIsAMapAcrossPowerCuts stops the disk between any two syncs. Some bodies may be on the
-// disk before the index knows them, and pages of the index before its meta page.
+// disk before the log knows them, pages of the index before its meta page, and a part of a frame of the log.
 func TestStoreIsAMapAcrossPowerCuts(t *testing.T) {
 	folder, n := t.TempDir(), 0
 	rapid.Check(t, func(r *rapid.T) {
@@ -142,52 +145,68 @@ func TestStoreIsAMapAcrossPowerCuts(t *testing.T) {
 			r.Fatal(err)
 		}
 		model := map[string]string{}
-		for range rapid.IntRange(1, 5).Draw(r, "batches") {
-			var answers answers
-			d := open(t, path, answers.post)
+		for range rapid.IntRange(1, 5).Draw(r, "lives") {
+			d := open(t, path, runNow)
 			if err := d.AcceptLoss(); err != nil {
 				r.Fatal(err)
 			}
-			before := imageOf(t, path)
-			next := map[string]string{}
-			for k, v := range model {
-				next[k] = v
-			}
-			var ops []env.Op
-			for range rapid.IntRange(1, 5).Draw(r, "ops") {
-				k := rapid.StringMatching(`[a-c]{1,2}`).Draw(r, "key")
-				if delete(next, k); rapid.Bool().Draw(r, "delete") {
-					ops = append(ops, env.Op{Key: []byte(k)})
-					continue
+			before, next := imageOf(t, path), model
+			after := before
+			for range rapid.IntRange(1, 4).Draw(r, "commits") {
+				before, model, next = after, next, maps.Clone(next)
+				var ops []env.Op
+				for range rapid.IntRange(1, 5).Draw(r, "ops") {
+					k := rapid.StringMatching(`[a-c]{1,2}`).Draw(r, "key")
+					if delete(next, k); rapid.Bool().Draw(r, "delete") {
+						ops = append(ops, env.Op{Key: []byte(k)})
+						continue
+					}
+					size := rapid.SampledFrom([]int{0, 3, minBody - 1, minBody, 3 * minBody, logSize / 3}).Draw(r, "size")
+					v := text(rapid.Int().Draw(r, "text"), size)
+					ops = append(ops, env.Op{Key: []byte(k), Value: v, Body: rapid.Bool().Draw(r, "body")})
+					next[k] = string(v)
 				}
-				size := rapid.SampledFrom([]int{0, 3, minBody - 1, minBody, 3 * minBody}).Draw(r, "size")
-				v := text(rapid.Int().Draw(r, "text"), size)
-				ops = append(ops, env.Op{Key: []byte(k), Value: v, Body: rapid.Bool().Draw(r, "body")})
-				next[k] = string(v)
-			}
-			d.Commit(ops, func(err error) {
-				if err != nil {
-					r.Error(err)
+				if err := commit(d, ops...); err != nil {
+					r.Fatal(err)
 				}
-			})
-			closed(t, d)
-			answers.run()
-			after := imageOf(t, path)
+				after = imageOf(t, path)
+			}
+			closed(t, d) // the next life begins from an image of the disk
 
-			switch rapid.SampledFrom([]string{"durable", "before the index", "before the meta page"}).Draw(r, "cut") {
+			cut := after
+			switch old, young := slot(after.db, false), slot(after.db, true); rapid.SampledFrom([]string{"durable", "before the index", "during the last sync"}).Draw(r, "cut") {
 			case "durable":
 				model = next
 			case "before the index":
+				cut = before
+				cut.segment = after.segment
 				tear(t, r, before, after)
-				restore(t, path, image{db: before.db, segment: after.segment})
-			case "before the meta page":
-				db, old, young := bytes.Clone(after.db), slot(after.db, false), slot(after.db, true)
-				if tx(before.db, old) != tx(after.db, old) {
-					r.Fatal("more than one transaction")
+			case "during the last sync":
+				switch added := tx(after.db, young) - tx(before.db, slot(before.db, true)); {
+				case added == 0: // in the log
+					first, last := 0, logSize-1
+					for before.log[first] == after.log[first] {
+						first++
+					}
+					for before.log[last] == after.log[last] {
+						last--
+					}
+					kept := rapid.IntRange(first, last).Draw(r, "kept of the frame")
+					cut.log = append(bytes.Clone(after.log[:kept]), before.log[kept:]...)
+					salt, at := cut.log[len(logVersion):][:saltSize], first&^(logBlock-1)
+					written, _ := parseLogFrame(salt, after.log[at:])
+					if found, whole := parseLogFrame(salt, cut.log[at:]); whole && found.number == written.number {
+						model = next // only zeros behind the frame are missing
+					}
+				case added == 1:
+					cut.db = bytes.Clone(after.db)
+					copy(cut.db[young:young+pageSize], before.db[young:])
+					cut.log = before.log
+				default:
+					r.Fatalf("%d transactions of a commit; the one before was at %d", added, old)
 				}
-				copy(db[young:young+pageSize], before.db[young:])
-				restore(t, path, image{db: db, segment: after.segment})
 			}
+			restore(t, path, cut)
 		}
 		d := open(t, path, nil)
 		defer closed(t, d)
@@ -199,13 +218,13 @@ func TestStoreIsAMapAcrossPowerCuts(t *testing.T) {
 			r.Error(err)
 		}
 		if fmt.Sprint(got) != fmt.Sprint(model) {
-			r.Errorf("found %d records, want %d, or others", len(got), len(model))
+			r.Errorf("found %d records, want %d, or others: %.300v\n%.300v", len(got), len(model), fmt.Sprintf("%.20q", got), fmt.Sprintf("%.20q", model))
 		}
 	})
 }
 
 // An image is the content of the disk for a store with one segment at most.
-type image struct{ db, segment []byte }
+type image struct{ db, log, segment []byte }
 
 func segmentOf(path string) string { return filepath.Join(path+".bodies", "000001.seg") }
 
@@ -215,20 +234,23 @@ func imageOf(t *testing.T, path string) (i image) {
 	if i.db, err = os.ReadFile(path); err != nil {
 		t.Fatal(err)
 	}
-	i.segment, _ = os.ReadFile(segmentOf(path)) // there may be no segment
+	i.log, _ = os.ReadFile(path + ".log") // there may be none
+	i.segment, _ = os.ReadFile(segmentOf(path))
 	return i
 }
 
 func restore(t *testing.T, path string, i image) {
 	t.Helper()
-	if err := os.WriteFile(path, i.db, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if i.segment == nil {
-		return
-	}
-	if err := os.WriteFile(segmentOf(path), i.segment, 0o600); err != nil {
-		t.Fatal(err)
+	for name, content := range map[string][]byte{path: i.db, path + ".log": i.log, segmentOf(path): i.segment} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		if content == nil {
+			continue
+		}
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

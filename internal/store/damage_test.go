@@ -151,7 +151,7 @@ func TestRepairKeepsWhatIsWhole(t *testing.T) {
 			order.PutUint16(b[order.Uint64(metaOf(b)[32:])*pageSize+8:], 0)
 			return b
 		}, "free list has flags 0x0", false, ""},
-		{"last meta page", func(b []byte) []byte { metaOf(b)[50] ^= 1; return b }, "meta page", true, "last"},
+		{"last meta page", func(b []byte) []byte { metaOf(b)[50] ^= 1; return b }, "meta page", true, ""}, // it has only ended the log
 		{"other meta page", func(b []byte) []byte { b[slot(b, false)+pageHeader+50] ^= 1; return b }, "meta page", true, ""},
 		{"value", func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("value of 7;"), []byte("value of 8;")) },
 			`record "r/0007" is damaged`, true, "r/0007"},

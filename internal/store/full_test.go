@@ -325,8 +325,8 @@ func TestLastTransactionThatVanishesIsMissed(t *testing.T) {
 	}
 	_, _ = f.WriteAt([]byte("spoilt"), int64(slot(b, true)+pageHeader+20))
 	_ = f.Close()
-	if err := commit(d, put("other", "1")); !errors.Is(err, env.ErrDamaged) {
-		t.Errorf("commit: %v", err)
+	if err := commit(d, put("other", strings.Repeat("1", logSize))); !errors.Is(err, env.ErrDamaged) {
+		t.Errorf("commit of more than the log holds: %v", err)
 	}
 	closed(t, d)
 	d = open(t, path, runNow)

@@ -39,7 +39,8 @@ func inspectFile(path string) (inspection, error) {
 func inspect(file io.ReaderAt, size int64) inspection {
 	i := inspection{usage: map[uint32]usage{}}
 	var damage problems
-	i.problems, i.last = readPages(file, size, func(bucket string, key, encoded []byte) {
+	var tx uint64
+	i.problems, tx, i.last = readPages(file, size, func(bucket string, key, encoded []byte) {
 		switch {
 		case bucket == string(records):
 			i.add(key, encoded, &damage)
@@ -52,6 +53,10 @@ func inspect(file io.ReaderAt, size int64) inspection {
 			damage.add("there is a record %.64q in a bucket %.64q", key, bucket)
 		}
 	})
+	if i.hasHead && i.head.version == headVersion && i.head.tx != tx {
+		damage.add("the head is that of transaction %d, and the last one is %d", i.head.tx, tx)
+		i.last = false
+	}
 	i.problems.merge(damage)
 	if i.problems.n == 0 && !i.complete() {
 		if i.hasHead {

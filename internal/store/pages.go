@@ -81,18 +81,19 @@ type pageReader struct {
 	size int64
 	problems
 
-	root, freeList, pages uint64 // according to the last transaction
+	tx                    uint64 // number of the last transaction
+	root, freeList, pages uint64 // according to it
 	used                  []bool
 	buffers               [maxDepth + 1][]byte // one page for each depth
 }
 
-// readPages calls each for all readable records of the buckets. It returns what is wrong, and
-// whether it has read the last transaction rather than the one before. key and value are valid
-// until each returns.
-func readPages(file io.ReaderAt, size int64, each func(bucket string, key, value []byte)) (damage problems, last bool) {
+// readPages calls each for all readable records of the buckets. It returns what is wrong, the number of
+// bbolt's transaction that it has read, and whether that is the last one rather than the one before. key and
+// value are valid until each returns.
+func readPages(file io.ReaderAt, size int64, each func(bucket string, key, value []byte)) (damage problems, tx uint64, last bool) {
 	p := &pageReader{file: file, size: size}
 	if !p.readMeta() {
-		return p.problems, false
+		return p.problems, 0, false
 	}
 	last = p.n == 0
 	if there := uint64(p.size) / pageSize; p.pages > there {
@@ -118,7 +119,7 @@ func readPages(file io.ReaderAt, size int64, each func(bucket string, key, value
 		}
 	})
 	p.readFreeList()
-	return p.problems, last
+	return p.problems, p.tx, last
 }
 
 // readMeta finds the last transaction. Transactions alternate between two meta pages. If one of
@@ -139,7 +140,7 @@ func (p *pageReader) readMeta() (ok bool) {
 		}
 		if tx := order.Uint64(m[48:]); !ok || tx > last {
 			last, ok = tx, true
-			p.root, p.freeList, p.pages = order.Uint64(m[16:]), order.Uint64(m[32:]), order.Uint64(m[40:])
+			p.tx, p.root, p.freeList, p.pages = tx, order.Uint64(m[16:]), order.Uint64(m[32:]), order.Uint64(m[40:])
 		}
 	}
 	return ok

@@ -69,7 +69,7 @@ func TestPagesAreReadAsByBbolt(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		n++
 		path := filepath.Join(dir, fmt.Sprint(n))
-		if err := create(path, "", nil); err != nil {
+		if err := create(path, head{}, nil); err != nil {
 			r.Fatal(err)
 		}
 		db, err := bolt.Open(path, 0o600, &bolt.Options{NoSync: true, FreelistType: bolt.FreelistMapType})
@@ -80,7 +80,7 @@ func TestPagesAreReadAsByBbolt(t *testing.T) {
 		keySize := rapid.SampledFrom([]int{1, 10, 2000, maxKey}).Draw(r, "longest key")
 		valueSize := rapid.SampledFrom([]int{1, 100, 3 * pageSize}).Draw(r, "longest value")
 		keys := rapid.SampledFrom([]int{3, 50, 200}).Draw(r, "keys")
-		var h head
+		h := head{version: headVersion, tx: 2} // bbolt's first transaction
 		for range rapid.IntRange(0, 4).Draw(r, "transactions") {
 			var changes []change
 			for range dice.IntN(2 * keys) {
@@ -92,7 +92,7 @@ func TestPagesAreReadAsByBbolt(t *testing.T) {
 				}
 				changes = append(changes, c)
 			}
-			if err := db.Update(h.writer(changes, &effects{})); err != nil {
+			if err := h.save(db, changes, 0); err != nil {
 				r.Fatal(err)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -22,12 +23,20 @@ func (d *Disk) Get(key []byte) (value []byte, err error) {
 	defer func() { d.countTouched(len(value)) }()
 	d.segments.mu.RLock()
 	defer d.segments.mu.RUnlock()
-	err = d.view(func(tx *bolt.Tx) error {
-		if encoded := tx.Bucket(records).Get(key); encoded != nil {
+	d.log.mu.RLock()
+	defer d.log.mu.RUnlock()
+	if encoded, logged := d.log.get(key); logged {
+		if encoded != nil {
 			value, err = d.value(key, encoded)
 		}
-		return err
-	})
+	} else {
+		err = d.view(func(tx *bolt.Tx) error {
+			if encoded := tx.Bucket(records).Get(key); encoded != nil {
+				value, err = d.value(key, encoded)
+			}
+			return err
+		})
+	}
 	if err != nil {
 		if errors.Is(err, env.ErrDamaged) {
 			d.countDamaged(1)
@@ -57,8 +66,9 @@ func (d *Disk) value(key, encoded []byte) ([]byte, error) {
 func (d *Disk) Range(prefix []byte, each func(key, value []byte) bool) error {
 	var damaged problems
 	from := prefix
+	logged := d.log.keys(prefix)
 	for more := true; more; {
-		s, err := d.readChunk(prefix, from)
+		s, err := d.readChunk(prefix, from, logged)
 		if err != nil {
 			return fmt.Errorf("store %s: %w", d.path, err)
 		}
@@ -89,27 +99,53 @@ type chunk struct {
 	more    bool
 }
 
-// readChunk reads the next few records with prefix, starting at a key.
-func (d *Disk) readChunk(prefix, from []byte) (s chunk, err error) {
+// readChunk reads the next few records with prefix, starting at a key. logged has the keys that were in the log when
+// the range began.
+func (d *Disk) readChunk(prefix, from []byte, logged []string) (s chunk, err error) {
 	d.segments.mu.RLock()
 	defer d.segments.mu.RUnlock()
+	d.log.mu.RLock() // before the transaction, so that no commit is in neither
+	defer d.log.mu.RUnlock()
 	err = d.view(func(tx *bolt.Tx) error {
 		c := tx.Bucket(records).Cursor()
-		for k, v := c.Seek(from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
+		k, v := c.Seek(from)
+		i, _ := slices.BinarySearch(logged, string(from))
+		for {
+			if k != nil && !bytes.HasPrefix(k, prefix) {
+				k = nil
+			}
+			if k == nil && i == len(logged) {
+				return nil
+			}
 			if len(s.records)+len(s.damaged) == chunkRecords || s.bytes > chunkBytes {
 				s.more = true
 				return nil
 			}
-			s.last = bytes.Clone(k)
-			value, err := d.value(k, v)
+			key, encoded := k, v
+			if i < len(logged) && (k == nil || logged[i] <= string(k)) {
+				if k == nil || logged[i] < string(k) {
+					key, encoded = []byte(logged[i]), nil
+				}
+				i++
+			}
+			if k != nil && bytes.Equal(key, k) {
+				k, v = c.Next()
+			}
+			s.last = bytes.Clone(key)
+			if now, known := d.log.get(key); known {
+				encoded = now
+			}
+			if encoded == nil {
+				continue // it was deleted
+			}
+			value, err := d.value(key, encoded)
 			if err != nil {
-				s.damaged = append(s.damaged, fmt.Errorf("record %.64q: %w", k, err))
+				s.damaged = append(s.damaged, fmt.Errorf("record %.64q: %w", key, err))
 				continue
 			}
-			s.records = append(s.records, env.Op{Key: bytes.Clone(k), Value: value})
-			s.bytes += len(k) + len(value)
+			s.records = append(s.records, env.Op{Key: bytes.Clone(key), Value: value})
+			s.bytes += len(key) + len(value)
 		}
-		return nil
 	})
 	return s, err
 }

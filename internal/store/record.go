@@ -120,13 +120,16 @@ func parseRecord(key, encoded []byte) (r record, ok bool) {
 // A head summarises all records. It is written in every transaction, and reveals a file that lost
 // records or that has an outdated page.
 type head struct {
-	number  uint64 // transactions so far
+	version byte   // 0: the present one
+	number  uint64 // transactions and frames of the log so far
 	records uint64
 	sum     uint64 // sum of the records' checksums, modulo 2⁶⁴
+	tx      uint64 // number of bbolt's transaction; unknown in version 1
+	logged  bool   // there is a log, which may have later changes; false in version 1
 	lost    string // why promises may be lost; see Disk.Lost
 }
 
-const headVersion = 1
+const headVersion = 2
 
 // add counts a record.
 func (h *head) add(encoded []byte) {
@@ -145,7 +148,12 @@ func (h *head) encode() []byte {
 	b = binary.BigEndian.AppendUint64(b, h.number)
 	b = binary.BigEndian.AppendUint64(b, h.records)
 	b = binary.BigEndian.AppendUint64(b, h.sum)
-	return encode(kindHead, headKey, append(b, h.lost...))
+	b = binary.BigEndian.AppendUint64(b, h.tx)
+	logged := byte(0)
+	if h.logged {
+		logged = 1
+	}
+	return encode(kindHead, headKey, append(append(b, logged), h.lost...))
 }
 
 // isNewer reports whether a head was written by a later version of the program.
@@ -156,12 +164,22 @@ func isNewer(encoded []byte) bool {
 
 func parseHead(encoded []byte) (h head, ok bool) {
 	kind, b, ok := decode(headKey, encoded)
-	if !ok || kind != kindHead || len(b) < 1+3*8 || b[0] != headVersion {
+	if !ok || kind != kindHead || len(b) < 1+3*8 {
 		return h, false
 	}
+	h.version = b[0]
 	h.number = binary.BigEndian.Uint64(b[1:])
 	h.records = binary.BigEndian.Uint64(b[9:])
 	h.sum = binary.BigEndian.Uint64(b[17:])
-	h.lost = string(b[25:])
+	b = b[25:]
+	switch {
+	case h.version == 1:
+	case h.version == headVersion && len(b) >= 8+1 && b[8] <= 1:
+		h.tx, h.logged = binary.BigEndian.Uint64(b), b[8] == 1
+		b = b[9:]
+	default:
+		return h, false
+	}
+	h.lost = string(b)
 	return h, true
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -62,7 +63,10 @@ func (d *Disk) load() error {
 	found, err := inspectFile(d.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err = create(d.path+".new", "the store is new", nil); err == nil {
+		if err = os.Remove(d.log.path); err == nil || errors.Is(err, fs.ErrNotExist) { // of a store that is gone
+			err = create(d.path+".new", head{lost: "the store is new"}, nil)
+		}
+		if err == nil {
 			err = moveIntoPlace(d.path)
 		}
 	case err == nil && found.newer:
@@ -101,12 +105,20 @@ func (d *Disk) openDB(found inspection) error {
 	if errors.Is(err, bolterrors.ErrTimeout) {
 		return ErrInUse
 	}
+	var r replay
 	if err == nil {
 		d.head, d.lost = found.head, found.head.lost
+		r, err = d.log.open(d.head)
+	}
+	if err == nil {
+		r.usageIn(found.usage)
 		d.segments, damage, err = openSegments(d.path+".bodies", found.usage)
 	}
 	if err == nil && damage.n > 0 {
 		d.repaired = strings.TrimPrefix(fmt.Sprintf("%s; bodies are missing: %v", d.repaired, &damage), "; ")
+	}
+	if err == nil {
+		err = d.replayLog(r)
 	}
 	return err
 }
@@ -124,7 +136,9 @@ func repair(path string, found inspection) (what string, err error) {
 	}
 	old, err := os.Open(path)
 	if err == nil {
-		err = create(path+".new", lost[:min(len(lost), maxLost)], old)
+		h := found.head // its number says what of the log is new
+		h.lost = lost[:min(len(lost), maxLost)]
+		err = create(path+".new", h, old)
 		err = errors.Join(err, old.Close())
 	}
 	if err == nil {
@@ -171,7 +185,8 @@ func removeOldDamaged(path string) error {
 
 // create durably makes a new file with the undamaged records of an old one, which may be nil. It
 // removes the leftovers of an earlier attempt.
-func create(path, lost string, old *os.File) (err error) {
+// number, log and loss of the head are those of last.
+func create(path string, last head, old *os.File) (err error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -181,7 +196,7 @@ func create(path, lost string, old *os.File) (err error) {
 	if err != nil {
 		return err
 	}
-	h := head{lost: lost}
+	h := head{lost: last.lost, logged: last.logged}
 	err = db.Update(func(tx *bolt.Tx) error {
 		_, err := tx.CreateBucket(records)
 		if err != nil {
@@ -191,10 +206,14 @@ func create(path, lost string, old *os.File) (err error) {
 		if err != nil {
 			return err
 		}
+		h.tx = uint64(tx.ID())
 		return b.Put(headKey, h.encode())
 	})
 	if err == nil && old != nil {
 		err = salvage(db, &h, old)
+	}
+	if err == nil && h.number < last.number {
+		err = h.save(db, nil, last.number)
 	}
 	if err == nil {
 		err = db.Sync()
@@ -203,6 +222,13 @@ func create(path, lost string, old *os.File) (err error) {
 		err = errors.Join(err, os.Remove(path))
 	}
 	return err
+}
+
+// save writes records and their head, whose number becomes higher, and at least number.
+func (h *head) save(db *bolt.DB, changes []change, number uint64) error {
+	return db.Update(func(tx *bolt.Tx) error {
+		return cmp.Or(h.apply(tx, changes, &effects{}), h.put(tx, h.number, number))
+	})
 }
 
 // salvage copies the undamaged records of an old file.
@@ -215,7 +241,7 @@ func salvage(db *bolt.DB, h *head, old *os.File) error {
 	size := 0
 	flush := func() {
 		if err == nil {
-			err = db.Update(h.writer(changes, &effects{}))
+			err = h.save(db, changes, 0)
 		}
 		changes, size = nil, 0
 	}

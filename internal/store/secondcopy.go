@@ -112,7 +112,7 @@ func (d *Disk) restoreRecords() error {
 		return nil
 	})
 	if err == nil && len(changes) > 0 {
-		err = d.update(changes, false)
+		err = d.update(nil, changes, func(*head) {})
 	}
 	if err != nil {
 		return fmt.Errorf("second copy of records: %w", err)
@@ -213,6 +213,9 @@ func (d *Disk) rewriteSecond() error {
 	s := d.second
 	b := []byte(secondVersion)
 	damaged := map[string]bool{} // keys of records
+	if err := d.foldLog(); err != nil {
+		return fmt.Errorf("second copy of records: %w", err)
+	}
 	err := d.view(func(tx *bolt.Tx) error {
 		take := func(key, encoded []byte) {
 			switch kind, _, ok := decode(key, encoded); {

@@ -2,14 +2,16 @@
 // for large values, segments of bodies beside it.
 //
 //	tidings.db                    the records, and the place of each body
+//	tidings.db.log                the changes of the last commits (log.go)
 //	tidings.db.bodies/000001.seg  bodies without gaps between them, 64 MiB at most
 //	tidings.db.lock               excludes other processes
 //	tidings.db.second             a second copy of some records (secondcopy.go)
 //	tidings.db.damaged-<time>     a damaged file, as it was found
 //
 // One goroutine writes. While it waits for the disk, further commits queue up and then share one
-// transaction. A busy node therefore needs few syncs, and a quiet one does not wait for other
-// commits. A commit is durable as a whole before its done runs. The store passes done to post,
+// sync. A busy node therefore needs few syncs, and a quiet one does not wait for other
+// commits. A group of commits goes into the log, and from there into bbolt's file together with
+// many others. A commit is durable as a whole before its done runs. The store passes done to post,
 // which brings it to the node's loop:
 //
 //	disk, err := store.Open(path, l.Deliver, SecondCopy{})
@@ -18,8 +20,8 @@
 //
 // # Bodies
 //
-// A large value that is an [env.Op.Body] is appended to a segment and synced before the transaction
-// that records its place. After a crash, bytes behind the last recorded body are therefore garbage
+// A large value that is an [env.Op.Body] is appended to a segment and synced before its place is
+// recorded. After a crash, bytes behind the last recorded body are therefore garbage
 // and are overwritten. Deleted bodies leave holes. When more than half of a segment is free, the
 // writer moves the remaining bodies, some after each group of commits, and removes the segment. The
 // free bytes are not stored: Open counts them.
@@ -106,6 +108,7 @@ type Disk struct {
 	lock        *os.File
 	post        func(func())
 	segments    *segments
+	log         commitLog
 	repaired    string
 	restored    int  // records restored from the second copy
 	secondWhole bool // the second copy was undamaged when it was read
@@ -163,7 +166,7 @@ func Open(path string, post func(func()), second SecondCopy) (*Disk, error) {
 }
 
 func openSized(path string, post func(func()), segmentSize int64, second SecondCopy) (*Disk, error) {
-	d := &Disk{path: path, post: post, wake: make(chan struct{}, 1)}
+	d := &Disk{path: path, post: post, wake: make(chan struct{}, 1), log: commitLog{path: path + ".log"}}
 	err := d.open(segmentSize)
 	if err == nil {
 		if err = d.openSecond(second); err != nil {
@@ -233,6 +236,7 @@ func (d *Disk) closeFiles() error {
 	if d.segments != nil {
 		errs = append(errs, d.segments.close())
 	}
+	errs = append(errs, d.log.close())
 	if d.second != nil && d.second.file != nil {
 		errs = append(errs, d.second.file.Close())
 	}

@@ -7,7 +7,8 @@ import (
 )
 
 // A sweep empties all mostly free segments in one walk over the index, with a step after each group
-// of commits. New bodies do not go into these segments, so that the keys behind the walk are done.
+// of commits. New bodies do not go into these segments, so that the keys behind the walk are done. The log is
+// empty during a step.
 type sweep struct {
 	from []byte // key at which the next step begins
 }
@@ -19,7 +20,7 @@ const (
 )
 
 // sweepSome makes a step if there is anything to sweep, and reports whether there may be more.
-func (d *Disk) sweepSome() (more bool) {
+func (d *Disk) sweepSome() bool {
 	if d.writeErr != nil || d.sweepFailed || d.isClosed() {
 		return false
 	}
@@ -30,7 +31,11 @@ func (d *Disk) sweepSome() (more bool) {
 		}
 		d.sweep = &sweep{}
 	}
-	more, err := d.sweepStep(d.sweep)
+	var more bool
+	err := d.foldLog() // the walk is over bbolt's records
+	if err == nil {
+		more, err = d.sweepStep(d.sweep)
+	}
 	d.countSegments()
 	switch {
 	case err != nil: // most likely the disk is full, as commits will find, too
@@ -54,7 +59,7 @@ func (d *Disk) isClosed() bool {
 // removeDead removes segments without live bodies.
 func (d *Disk) removeDead() {
 	for n, u := range d.segments.usage {
-		if u.live == 0 && n != d.segments.current {
+		if u.live == 0 && n != d.segments.current && d.foldLog() == nil { // otherwise bbolt's file still names it
 			_ = d.segments.remove(n) // otherwise the next Open removes it
 		}
 	}
@@ -130,7 +135,7 @@ func (d *Disk) sweepStep(s *sweep) (more bool, err error) {
 
 // commitMoves makes moves durable.
 func (d *Disk) commitMoves(moves []change, bytes int) error {
-	err := d.update(moves, false)
+	err := d.update(nil, moves, func(*head) {})
 	if err == nil {
 		d.mu.Lock()
 		defer d.mu.Unlock()

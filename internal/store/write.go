@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math/bits"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -38,6 +40,7 @@ func (d *Disk) write() {
 			}
 		}
 		if d.finished() {
+			d.closeLog()
 			return
 		}
 	}
@@ -121,10 +124,64 @@ func (d *Disk) transact(group []batch) error {
 	}
 	accept := slices.ContainsFunc(group, func(c batch) bool { return c.acceptLoss })
 	changes, err := d.writeBodies(group)
+	switch {
+	case err != nil:
+		return d.fail(err)
+	case accept:
+		err = d.fold(changes, func(h *head) { h.lost = "" })
+	case d.head.logged && d.log.fits(changes):
+		err = d.logChanges(changes)
+	case d.head.logged:
+		err = d.fold(changes, func(*head) {})
+	default:
+		made := d.makeLog()
+		err = d.fold(changes, func(h *head) { h.logged = made })
+	}
+	if err == nil {
+		d.appendSecond(changes)
+	}
+	return err
+}
+
+// logChanges makes changes durable by the log.
+func (d *Disk) logChanges(changes []change) error {
+	t, before := effects{live: map[uint32]int64{}}, map[string][]byte{}
+	err := d.view(func(tx *bolt.Tx) error {
+		for _, c := range changes {
+			old, known := before[string(c.key)]
+			if !known {
+				old, known = d.log.get(c.key)
+			}
+			if !known {
+				old = tx.Bucket(records).Get(c.key)
+			}
+			t.replace(c, old)
+			before[string(c.key)] = c.encoded
+		}
+		return nil
+	})
+	if err == nil {
+		err = d.log.add(changes)
+	}
 	if err != nil {
 		return d.fail(err)
 	}
-	return d.update(changes, accept)
+	d.segments.addLive(t.live)
+	d.segments.save()
+	d.countDamaged(t.damaged)
+	return nil
+}
+
+// makeLog makes a log, unless there is one, and reports whether it is there. A full disk has no room for one: then each
+// group of commits is a transaction of bbolt. After a failure the next attempts come with fewer and fewer commits.
+func (d *Disk) makeLog() bool {
+	if d.log.file != nil {
+		return true
+	}
+	if d.log.attempts++; bits.OnesCount(d.log.attempts) > 1 {
+		return false
+	}
+	return d.log.create() == nil
 }
 
 // writeBodies durably writes the bodies of a group, and returns the changes of the index.
@@ -149,23 +206,25 @@ func (d *Disk) writeBodies(group []batch) ([]change, error) {
 	return changes, d.segments.sync()
 }
 
-// update makes changes durable. The bodies to which they refer are in their segments.
-func (d *Disk) update(changes []change, accept bool) error {
+// update makes changes durable, the first of which were logged before. The bodies to which they refer are in their
+// segments.
+func (d *Disk) update(logged, changes []change, edit func(*head)) error {
 	next := d.head
-	if accept {
-		next.lost = ""
-	}
-	var t effects
-	err := catchFaults(func() error { return d.db.Update(next.writer(changes, &t)) })
+	edit(&next)
+	var t, counted effects
+	err := catchFaults(func() error {
+		return d.db.Update(func(tx *bolt.Tx) error {
+			return cmp.Or(next.apply(tx, logged, &counted), next.apply(tx, changes, &t), next.put(tx, d.head.number, d.log.number))
+		})
+	})
 	if err != nil {
 		d.panicked = errors.Is(err, errPanic)
 		return d.fail(err)
 	}
-	d.head = next
+	d.head, d.log.number = next, next.number
 	d.segments.addLive(t.live)
 	d.segments.save()
 	d.countDamaged(t.damaged)
-	d.appendSecond(changes)
 	return nil
 }
 
@@ -175,34 +234,48 @@ type effects struct {
 	damaged int              // damaged records that are overwritten or deleted
 }
 
-// writer returns the function of a transaction that applies changes to the records. h must be the
-// present head, and becomes the new one.
-func (h *head) writer(changes []change, t *effects) func(*bolt.Tx) error {
-	return func(tx *bolt.Tx) error {
-		b, hb := tx.Bucket(records), tx.Bucket(heads)
-		if now, ok := parseHead(hb.Get(headKey)); !ok || now.number != h.number {
-			return fmt.Errorf("%w: the last transaction is gone", env.ErrDamaged)
+// apply applies changes to the records and to the head.
+func (h *head) apply(tx *bolt.Tx, changes []change, t *effects) error {
+	b := tx.Bucket(records)
+	t.live = map[uint32]int64{}
+	for _, c := range changes {
+		old := b.Get(c.key)
+		if old != nil {
+			h.drop(old)
 		}
-		t.live = map[uint32]int64{}
-		for _, c := range changes {
-			if old := b.Get(c.key); old != nil {
-				h.drop(old)
-				t.count(c.key, old, -1)
-			}
-			if c.encoded == nil {
-				if err := b.Delete(c.key); err != nil {
-					return err
-				}
-				continue
-			}
-			if err := b.Put(c.key, c.encoded); err != nil {
+		t.replace(c, old)
+		if c.encoded == nil {
+			if err := b.Delete(c.key); err != nil {
 				return err
 			}
-			h.add(c.encoded)
-			t.count(c.key, c.encoded, 1)
+			continue
 		}
-		h.number++
-		return hb.Put(headKey, h.encode())
+		if err := b.Put(c.key, c.encoded); err != nil {
+			return err
+		}
+		h.add(c.encoded)
+	}
+	return nil
+}
+
+// put ends a transaction with the new head. before is the number of the head that the file must have. The new one is higher,
+// and at least logged.
+func (h *head) put(tx *bolt.Tx, before, logged uint64) error {
+	b := tx.Bucket(heads)
+	if now, ok := parseHead(b.Get(headKey)); !ok || now.number != before {
+		return fmt.Errorf("%w: the last transaction is gone", env.ErrDamaged)
+	}
+	h.version, h.number, h.tx = headVersion, max(before+1, logged), uint64(tx.ID())
+	return b.Put(headKey, h.encode())
+}
+
+// replace counts the record that a change adds, and the one that it replaces.
+func (t *effects) replace(c change, old []byte) {
+	if old != nil {
+		t.count(c.key, old, -1)
+	}
+	if c.encoded != nil {
+		t.count(c.key, c.encoded, 1)
 	}
 }
 
