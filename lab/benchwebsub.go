@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -17,7 +15,6 @@ import (
 	"tidings/internal/daemon"
 	"tidings/internal/daemon/origin"
 	"tidings/internal/loop"
-	"tidings/internal/wire"
 	"tidings/lab/mark"
 	"tidings/lab/push"
 )
@@ -208,17 +205,9 @@ func (c *benchWebSubCommand) measure(ctx context.Context, progress func(string, 
 
 // open starts the nodes. What it starts ends with ctx.
 func (b *webSubBench) open(ctx context.Context, parts *sync.WaitGroup, dir string, progress func(string, float64)) error {
-	network := wire.DefaultNetwork("bench")
-	network.PrivateAddresses = true
-	var through []string
-	for i := range b.Nodes {
-		c := daemon.DefaultConfig(filepath.Join(dir, strconv.Itoa(i)))
-		c.Listen, c.Bootstrap, c.HTTP = []string{"/ip4/127.0.0.1/udp/0/quic-v1"}, through, "none"
-		c.PortMap, c.AllowPrivateOrigins, c.PrivateAddresses, c.Abrupt = false, true, true, true
+	var err error
+	b.nodes, err = startNodes(ctx, parts, dir, b.Nodes, func(i int, c *daemon.Config) error {
 		c.OnShown = func(_ string, titles []string) { b.note(i, titles) }
-		if i == 0 {
-			c.Found = &network
-		}
 		if i < b.Public {
 			port, err := freePort()
 			if err != nil {
@@ -226,29 +215,10 @@ func (b *webSubBench) open(ctx context.Context, parts *sync.WaitGroup, dir strin
 			}
 			c.PublicListen, c.PublicURL = port, "http://"+port
 		}
-		d, err := daemon.Open(c)
-		if err != nil {
-			return fmt.Errorf("open node %d: %w", i, err)
-		}
-		parts.Go(func() { _ = d.Run(ctx) }) // an error shows as missing figures
-		b.nodes = append(b.nodes, d)
-		if err := until(ctx, "the nodes to know each other", func() (bool, error) {
-			for j, n := range b.nodes {
-				addrs, members, err := n.JoinAddresses(ctx)
-				if err != nil || members < len(b.nodes) || len(addrs) == 0 {
-					return false, err
-				}
-				if j == 0 {
-					through = addrs
-				}
-			}
-			return true, nil
-		}); err != nil {
-			return err
-		}
 		progress("starting nodes", float64(i+1)/float64(b.Nodes))
-	}
-	return nil
+		return nil
+	})
+	return err
 }
 
 // freePort returns an address of this machine at which nothing listens.

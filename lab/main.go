@@ -15,7 +15,8 @@
 //	tidings-lab bench deployment  cooperative polling over real sockets, compared with readers alone
 //	tidings-lab bench crawl       bytes that a crawler fetches and passes on from real feeds
 //	tidings-lab bench firehose    delivery of articles to the keyword feeds of filters, over real sockets
-//	tidings-lab bench publish     items published over HTTP by one program and by several, on an empty feed and on a long one
+//	tidings-lab bench log         items published in one feed, by one program and by several, beside NATS JetStream in the same run
+//	tidings-lab bench feeds       items published in a thousand feeds at once: items a second of one core, until all readers have them
 //	tidings-lab bench liars       real nodes, some of which lie: what readers behind the others lack, and what they are told
 //	tidings-lab bench websub      hubs that push: delay to readers of real nodes, polls saved, an hour without the hub
 //	tidings-lab bench tree        trees and GossipSub, over real sockets

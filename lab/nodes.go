@@ -30,7 +30,8 @@ type benchCommand struct {
 	Match      matchCommand         `cmd:"" help:"Matching of articles with millions of keyword subscriptions: time and memory."`
 	Tree       treeCommand          `cmd:"" help:"Trees and GossipSub over real sockets: delivery, delay and cost."`
 	WebSub     benchWebSubCommand   `cmd:"" name:"websub" help:"Hubs that push (WebSub): delay to readers of real nodes, polls saved, and an hour without the hub."`
-	Publish    benchPublishCommand  `cmd:"" help:"Items published over HTTP at one of three nodes, on an empty feed and on a long one, by one writer and by several."`
+	Log        benchLogCommand      `cmd:"" help:"Items published in one feed of three nodes, by one writer and by several, empty and long, beside NATS JetStream."`
+	Feeds      benchFeedsCommand    `cmd:"" help:"Items published in a thousand feeds at once through eight nodes: items a second of one core."`
 	Reflector  reflectorCommand     `cmd:"" help:"A million keyword feeds on a disk: memory, time, and restart."`
 	Liars      liarsCommand         `cmd:"" help:"Real nodes in processes of their own, some of which lie: what readers behind the others lack, and what they are told."`
 	Liar       liarCommand          `cmd:"" hidden:"" help:"Run a node for bench liars."`
