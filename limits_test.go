@@ -196,6 +196,7 @@ var limits = []struct {
 		{"cobra/firehose", "maxListeners", "filters known to one owner", "others hear the topic through these"},
 	}},
 	{"Disk and local interface", []limit{
+		{"internal/store", "logSize:B", "changes that are in the log and not yet in bbolt's file", "all of them go into the file in one transaction"},
 		{"internal/store", "secondSlack:B maxMapped:B", "growth of the second copy of subscriptions beyond twice its size; bytes mapped by reading", "the copy is rewritten; pages are released"},
 		{"internal/daemon", "maxInFlight", "signed items of one feed on their way", "the next request waits; requests are served in order"},
 		{"internal/daemon", "maxPrivateFeeds maxPrivateBytes:B maxAllPrivateBytes:B", "private feeds of a node; items of one; items of all", "subscribing fails; the last items are left out, first those that the document no longer shows, and `doctor` reports it"},
