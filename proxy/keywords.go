@@ -243,7 +243,7 @@ type WatchResponse struct {
 	// Total is the number of all searches of the node.
 	Total int `json:"total"`
 	// Next, in the answer of watches, is where the list goes on, as its parameter from; 0 at its end.
-	Next uint32 `json:"next,omitempty"`
+	Next int `json:"next,omitempty"`
 	// Scope says which articles are matched, for people.
 	Scope locale.Text `json:"on"`
 	// ScopeEmpty says that no articles are matched, because the node has no subscriptions.

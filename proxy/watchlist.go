@@ -69,7 +69,7 @@ func (s *Server) apiWatches(_ http.ResponseWriter, r *http.Request) (any, error)
 		return nil, err
 	}
 	answer, err := s.watchScope(r.Context(), append([]Watch{}, page.Watches...))
-	answer.Next = page.Next
+	answer.Next = int(page.Next)
 	return answer, err
 }
 

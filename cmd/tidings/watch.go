@@ -184,7 +184,7 @@ func (c *watchesCommand) pages(ctx context.Context, each func(raw []byte, page p
 		if page.Next == 0 || c.Limit > 0 && left <= 0 {
 			return page, nil
 		}
-		q.Set("from", strconv.FormatUint(uint64(page.Next), 10))
+		q.Set("from", strconv.Itoa(page.Next))
 	}
 }
 

@@ -46,8 +46,8 @@ type MatchRun struct {
 	Subscriptions int     `json:"subscriptions"`
 	Refused       int     `json:"refused"` // of these, by the configuration of the daemon
 	Nodes         int     `json:"nodes"`   // distinct subscriptions
-	Words         int     `json:"words"` // 0: all lengths
-	Path          string  `json:"path"`  // "match", or "html" for the whole path from HTML
+	Words         int     `json:"words"`   // 0: all lengths
+	Path          string  `json:"path"`    // "match", or "html" for the whole path from HTML
 	P50           float64 `json:"p50_us"`
 	P90           float64 `json:"p90_us"`
 	P99           float64 `json:"p99_us"`

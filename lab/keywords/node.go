@@ -3,7 +3,6 @@ package keywords
 import (
 	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +11,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -102,26 +102,28 @@ func MeasureNodes(ctx context.Context, c NodeConfig, progress func(what string, 
 		run.Create = micro(time.Since(begin)) / float64(n-made)
 		made = n
 		progress(what, 0.7)
-		if err := run.measure(ctx, c, words, r); err != nil {
+		left, err := run.measure(ctx, c, words, r)
+		if err != nil {
 			return err
 		}
+		made = left
 		each(run)
 	}
 	return nil
 }
 
-// measure runs a node.
-func (run *NodeRun) measure(ctx context.Context, c NodeConfig, words *Words, r *rand.Rand) (err error) {
+// measure runs a node, and returns how many subscriptions are left.
+func (run *NodeRun) measure(ctx context.Context, c NodeConfig, words *Words, r *rand.Rand) (left int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()
 	cmd := c.Command(ctx, c.Dir)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	begin := time.Now()
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start a node: %w", err)
+		return 0, fmt.Errorf("start a node: %w", err)
 	}
 	defer func() {
 		_ = cmd.Process.Kill() // the next run finds the store as after a crash
@@ -129,36 +131,36 @@ func (run *NodeRun) measure(ctx context.Context, c NodeConfig, words *Words, r *
 	}()
 	address, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		return fmt.Errorf("the node has not started: %w", err)
+		return 0, fmt.Errorf("the node has not started: %w", err)
 	}
 	token, err := os.ReadFile(daemon.APITokenFile(c.Dir))
 	if err != nil {
-		return err
+		return 0, err
 	}
 	a := nodeAPI{ctx, "http://" + strings.TrimSpace(address) + "/api/v1/", strings.TrimSpace(string(token))}
 	var last proxy.WatchResponse
 	if err := a.timed(&run.Start, "watches", nil, &last); err != nil {
-		return err
+		return 0, err
 	}
 	run.Start = time.Since(begin).Seconds()
 	if last, err = run.list(a); err != nil {
-		return err
+		return 0, err
 	}
-	if err := run.change(a, last, words, r); err != nil {
-		return err
+	if left, err = run.change(a, last, words, r); err != nil {
+		return 0, err
 	}
 	spent, from := c.CPUTime(cmd.Process.Pid), time.Now()
 	select {
 	case <-time.After(c.Rest):
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return 0, context.Cause(ctx)
 	}
 	run.IdleCPU = (c.CPUTime(cmd.Process.Pid) - spent).Seconds() / time.Since(from).Seconds()
 	run.RSS, run.Mapped = c.Memory(cmd.Process.Pid)
 	for _, pattern := range []string{"keywords.db*", filepath.Join("keywords.db.bodies", "*")} {
 		files, err := filepath.Glob(filepath.Join(c.Dir, pattern))
 		if err != nil {
-			return err
+			return 0, err
 		}
 		for _, name := range files {
 			if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
@@ -166,24 +168,33 @@ func (run *NodeRun) measure(ctx context.Context, c NodeConfig, words *Words, r *
 			}
 		}
 	}
-	return nil
+	return left, nil
 }
 
 // list reads the list of subscriptions, page by page, and returns the last page.
 func (run *NodeRun) list(a nodeAPI) (page proxy.WatchResponse, err error) {
-	var took float64
-	if err := a.timed(&run.FirstPage, "watches", nil, &page); err != nil {
-		return page, err
+	begin := time.Now()
+	for path := "watches"; ; path = fmt.Sprintf("watches?from=%d", page.Next) {
+		page = proxy.WatchResponse{}
+		if err := a.timed(&run.LastPage, path, nil, &page); err != nil {
+			return page, err
+		}
+		if run.Listed == 0 {
+			run.FirstPage = run.LastPage
+		}
+		if run.Listed += len(page.Watches); page.Next == 0 {
+			break
+		}
 	}
-	run.Listed, run.LastPage, run.All = len(page.Watches), run.FirstPage, run.FirstPage
-	return page, cmp.Or(err, a.timed(&took, "watches", nil, &page))
+	run.All = time.Since(begin).Seconds()
+	return page, a.timed(&run.Filtered, "watches?limit=100&filter="+url.QueryEscape(page.Watches[len(page.Watches)-1].Query), nil, &proxy.WatchResponse{})
 }
 
 // nodeChanges is how many subscriptions are made and ended.
 const nodeChanges = 21
 
-// change makes and ends subscriptions.
-func (run *NodeRun) change(a nodeAPI, last proxy.WatchResponse, words *Words, r *rand.Rand) error {
+// change makes and ends subscriptions, and returns how many are left.
+func (run *NodeRun) change(a nodeAPI, last proxy.WatchResponse, words *Words, r *rand.Rand) (left int, err error) {
 	var watch, again, unwatch []float64
 	var addresses []string
 	for range nodeChanges {
@@ -192,7 +203,7 @@ func (run *NodeRun) change(a nodeAPI, last proxy.WatchResponse, words *Words, r 
 			var took float64
 			var made proxy.WatchResponse
 			if err := a.timed(&took, "watch", proxy.Watch{Query: text}, &made); err != nil {
-				return err
+				return 0, err
 			}
 			*times = append(*times, took)
 			if times == &watch {
@@ -203,16 +214,15 @@ func (run *NodeRun) change(a nodeAPI, last proxy.WatchResponse, words *Words, r 
 	for _, address := range addresses {
 		var took float64
 		if err := a.timed(&took, "unwatch", proxy.Watch{Query: address}, &proxy.WatchResponse{}); err != nil {
-			return err
+			return 0, err
 		}
 		unwatch = append(unwatch, took)
 	}
 	run.Watch, run.Again = median(watch), median(again)
 	run.Unwatch, run.UnwatchSlow = median(unwatch), unwatch[len(unwatch)-1]
-	if len(last.Watches) == 0 {
-		return nil
-	}
-	return a.timed(&run.ByQuery, "unwatch", proxy.Watch{Query: last.Watches[len(last.Watches)-1].Query}, &proxy.WatchResponse{})
+	var answer proxy.WatchResponse
+	err = a.timed(&run.ByQuery, "unwatch", proxy.Watch{Query: last.Watches[len(last.Watches)-1].Query}, &answer)
+	return answer.Total, err
 }
 
 // nodeAPI calls the HTTP API of a node.

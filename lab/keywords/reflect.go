@@ -62,6 +62,11 @@ func openReflector(dir string, now time.Time) (*realReflector, error) {
 	if d.disk, err = store.Open(filepath.Join(dir, "keywords.db"), func(f func()) { d.calls <- f }, secondCopy()); err != nil {
 		return nil, err
 	}
+	if d.disk.Lost() != "" { // a new store, as far as it knows
+		if err := d.disk.AcceptLoss(); err != nil {
+			return nil, errors.Join(err, d.disk.Close())
+		}
+	}
 	c := cobra.Config{MaxSubscriptions: cobra.HighestMaxSubscriptions} // otherwise that of the daemon
 	d.reflector, err = cobra.Open(env.Env{Clock: d, Worker: d, Store: d.disk, Log: slog.New(slog.DiscardHandler)}, c)
 	return d, err
