@@ -22,6 +22,7 @@ type matchCommand struct {
 	Words     []int  `default:"61,637,2000,0" quick:"61,0" help:"Words per article; 0 for articles of all lengths (${default})."`
 	Separate  bool   `help:"Do not share memory between equal subscriptions, as if all were different."`
 	General   bool   `help:"Subscriptions of frequent words only, nearly all of them different: the costliest ones for an index by the rarest word."`
+	Phrases   bool   `help:"With --general, half of the subscriptions are phrases."`
 	Real      string `placeholder:"FILE" help:"Match the articles of this file (gzipped JSON lines), with subscriptions of their words."`
 	Peer      bool   `help:"Also match the first articles with PostgreSQL, as psql finds it; ops/peer.sh installs and starts one."`
 	Calibrate bool   `help:"Print the costs for tidings provision, from two numbers of subscriptions."`
@@ -43,6 +44,9 @@ func (c *matchCommand) Validate() error {
 	}
 	if c.Calibrate && (len(c.Subs) != 2 || c.Subs[0] == c.Subs[1] || c.Real != "" || c.Separate) {
 		return fmt.Errorf("--calibrate needs two numbers of random subscriptions, as in --subs 1000000,10000000, without --separate")
+	}
+	if c.Phrases && !c.General {
+		return fmt.Errorf("--phrases is for --general")
 	}
 	if c.General && (c.Real != "" || c.Peer || c.Calibrate) {
 		return fmt.Errorf("--general is for random articles, without --peer and --calibrate")
@@ -79,7 +83,7 @@ func (c *matchCommand) Run(ctx context.Context, s stdio) error {
 	var failed error
 	for _, n := range c.Subs {
 		p := newProgress(s.err, fmt.Sprintf("%d subscriptions", n))
-		config := keywords.MatchConfig{Subscriptions: n, Lengths: lengths, Distinct: c.Separate, General: c.General, Real: articles, Resident: residentNow, CPUTime: cpuTimeNow}
+		config := keywords.MatchConfig{Subscriptions: n, Lengths: lengths, Distinct: c.Separate, General: c.General, Phrases: c.Phrases, Real: articles, Resident: residentNow, CPUTime: cpuTimeNow}
 		var err error
 		if c.Peer {
 			config.Peer, err = keywords.OpenPostgres(ctx, keywords.PaperWords(), n, nodes.CPUTime, p.at)

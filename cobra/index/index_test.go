@@ -246,3 +246,45 @@ func TestSortedPutEqualsSinglePuts(t *testing.T) {
 		}
 	}
 }
+
+// A phrase is found where it stands, also if its words are frequent, and if several terms are at one position.
+func TestPhrasesEqualAScanOfTheText(t *testing.T) {
+	r := rand.New(rand.NewPCG(12, 1))
+	x := New()
+	words := register(x, 12)
+	for range 2000 {
+		var a Article
+		at := map[Position]bool{}
+		seen := map[Term]bool{}
+		for i := range 60 {
+			for range 1 + r.IntN(2) {
+				p := Position{words[r.IntN(len(words))], uint32(i + i/20*5)} // no phrase spans a gap
+				if at[p] {
+					continue
+				}
+				at[p] = true
+				a.Positions = append(a.Positions, p)
+				if !seen[p.Term] {
+					seen[p.Term] = true
+					a.Terms = append(a.Terms, p.Term)
+				}
+			}
+		}
+		r.Shuffle(len(a.Positions), func(i, j int) { a.Positions[i], a.Positions[j] = a.Positions[j], a.Positions[i] })
+		phrase := make([]uint32, 2+r.IntN(3))
+		for i := range phrase {
+			phrase[i] = uint32(words[r.IntN(len(words))])
+		}
+		want := false
+		for p := range at {
+			here := true
+			for i, w := range phrase {
+				here = here && at[Position{Term(w), p.At + uint32(i)}]
+			}
+			want = want || here
+		}
+		if got := a.hasPhrase(phrase); got != want {
+			t.Fatalf("%v in %v: %v, want %v", phrase, a.Positions, got, want)
+		}
+	}
+}

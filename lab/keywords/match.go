@@ -20,6 +20,7 @@ type MatchConfig struct {
 	Lengths       []int // of articles, in words; Mix for all lengths
 	Distinct      bool  // equal subscriptions share no memory
 	General       bool  // subscriptions consist of frequent words only
+	Phrases       bool  // with General: every other one is a phrase
 	// Real are articles to match instead of random ones; subscriptions then consist of their words.
 	Real []cobra.Article
 	// Peer, if set, matches the first articles of each length, too.
@@ -142,7 +143,9 @@ func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
 			}
 		}
 		words = b.draw(r, words[:0])
-		text = b.words.Text(text[:0], words)
+		if text = b.words.Text(text[:0], words); b.config.Phrases && i%2 == 0 {
+			text = append(append([]byte{'"'}, text...), '"')
+		}
 		clauses, err := query.Clauses(string(text))
 		if err != nil {
 			return fmt.Errorf("subscription %q: %w", text, err)
