@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -113,33 +112,30 @@ func (c *watchesCommand) Validate() error {
 // Run prints the searches. A long list is printed part by part, as the node sends it.
 func (c *watchesCommand) Run(ctx context.Context, s streams) error {
 	shown := 0
-	var all []byte // the answer with all parts
-	var answer proxy.WatchResponse
-	print := func(_ []byte, page proxy.WatchResponse) error {
-		if len(page.Watches) == 0 {
-			return nil
-		}
+	var raw []byte // the last answer
+	var all []proxy.Watch
+	show := func(part []byte, page proxy.WatchResponse) error {
 		first := shown == 0
 		shown += len(page.Watches)
+		switch {
+		case c.JSON:
+			raw, all = part, append(all, page.Watches...)
+			return nil
+		case len(page.Watches) == 0:
+			return nil
+		}
 		_, err := fmt.Fprint(s.out, watchesTable(page, c.Format, first, terminalOf(s.out), time.Now()))
 		return err
 	}
-	if c.JSON {
-		print = func(raw []byte, page proxy.WatchResponse) (err error) {
-			if all = raw; len(answer.Watches) > 0 || page.Next != 0 {
-				page.Watches, page.Next = append(answer.Watches, page.Watches...), 0
-				all, err = json.Marshal(page)
-			}
-			answer = page
-			return err
-		}
-	}
-	last, err := c.pages(ctx, print)
+	last, err := c.pages(ctx, show)
 	switch {
 	case err != nil:
 		return err
+	case c.JSON && len(all) == len(last.Watches) && last.Next == 0:
+		return printRaw(s.out, raw) // as the node sent it
 	case c.JSON:
-		return printRaw(s.out, all)
+		last.Watches, last.Next = all, 0
+		return printJSON(s.out, last)
 	case shown == 0 && last.Total > 0:
 		_, err = fmt.Fprintf(s.notes(), "None of the %d searches contains %s.\n", last.Total, oneLine(c.Filter))
 	case shown == 0:
