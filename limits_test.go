@@ -187,6 +187,11 @@ var limits = []struct {
 	}},
 	{"Keywords", []limit{
 		{"cobra/query", "MaxText:B MaxTerms MaxDepth maxCombinations", "a query: text, words, nesting, combinations", "refused with a reason within 10 ms"},
+		{"cobra", "DefaultMaxSubscriptions HighestMaxSubscriptions", "searches of a node, by default; the highest value of `--max-searches`", "refused; the error names the setting"},
+		{"cobra", "DefaultMaxBytes:B HighestMaxBytes:B", "articles of searches on the disk, by default; the highest value of `--search-disk`", "from nine tenths on titles and links only, then nothing"},
+		{"proxy", "maxWatchPage shownWatches", "searches in one answer of the API; on one page", "the list goes on with the next one"},
+		{"internal/daemon", "maxWatchesRead", "searches that one request for a filtered list reads", "the list goes on with the next request"},
+		{"internal/daemon", "maxToldSearches maxToldLookups toldInterval", "searches up to which the journal records the news of all; named searches that one look finds; time between two looks", "only named searches are told; found by the next look"},
 		{"cobra", "maxRecent", "articles remembered to drop duplicates", "the oldest could come twice"},
 		{"internal/daemon", "maxWaitingBytes:B maxWaitingArticles", "articles waiting to be matched", "missed; asked for again when there is room; reported by `doctor`"},
 		{"internal/daemon", "maxMissed", "missed articles remembered", "further ones are lost, counted and reported"},

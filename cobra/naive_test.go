@@ -209,7 +209,7 @@ func randomArticle(r *rand.Rand) *Article {
 func TestMatchingEqualsANaiveEvaluator(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(8, 1))
-	f := NewFilter(1, index.New())
+	f := NewFilter(Config{}, index.New())
 	type subscription struct {
 		number SubscriptionID
 		query  *query.Expr

@@ -106,7 +106,7 @@ func TestMatchingRealArticlesEqualsANaiveEvaluator(t *testing.T) {
 	t.Parallel()
 	articles := realArticles(t)
 	r := rand.New(rand.NewPCG(9, 1))
-	f := NewFilter(1, index.New())
+	f := NewFilter(Config{}, index.New())
 	var queries []*query.Expr
 	for len(queries) < 1000 {
 		q, err := query.Parse(realQuery(r, articles, 2))

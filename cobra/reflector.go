@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -22,10 +23,9 @@ import (
 
 // A Config holds the limits of a reflector. A zero field means its default.
 type Config struct {
-	// MaxTermShare is the share of articles above which a word is frequent, above 0 and at most 1.
-	// Default 0.05. A clause with frequent words only has to be checked against too many articles,
-	// so with a greater share, matching takes longer and more queries are accepted.
-	MaxTermShare float64
+	// MaxSubscriptions bounds the subscriptions, 1 to HighestMaxSubscriptions. Default DefaultMaxSubscriptions. A million
+	// take a hundred megabytes of memory. Subscriptions that exist stay if the limit is lowered.
+	MaxSubscriptions int
 	// ArticlesPerFeed is the most articles of a feed, 1 to MaxArticlesPerFeed: the paper's k.
 	// Default DefaultArticlesPerFeed. Each distinct clause needs four bytes of memory per article.
 	ArticlesPerFeed int
@@ -33,6 +33,9 @@ type Config struct {
 	// of it on, only titles and links are kept. Default 32 MiB, which all are in memory. With less, a
 	// slow disk shortens articles earlier.
 	MaxPendingBytes int64
+	// MaxBytes bounds the bytes of encoded articles on disk, 1 MiB to HighestMaxBytes. Default DefaultMaxBytes. From nine
+	// tenths of it on, only titles and links are kept.
+	MaxBytes int64
 }
 
 const (
@@ -40,25 +43,27 @@ const (
 	MaxArticlesPerFeed = 200
 	// DefaultArticlesPerFeed is the default of Config.ArticlesPerFeed.
 	DefaultArticlesPerFeed = 10
-	// defaultTermShare is the default of Config.MaxTermShare.
-	defaultTermShare = 0.05
+	// HighestMaxSubscriptions bounds Config.MaxSubscriptions, because numbers of clauses have 31 bits.
+	HighestMaxSubscriptions = 1_000_000_000
+	// DefaultMaxSubscriptions is the default of Config.MaxSubscriptions. As many take three gigabytes of memory.
+	DefaultMaxSubscriptions = 50_000_000
+	// HighestMaxBytes bounds Config.MaxBytes.
+	HighestMaxBytes = 1 << 40
+	// DefaultMaxBytes is the default of Config.MaxBytes.
+	DefaultMaxBytes = 1 << 30
 )
 
 // Limits of a node with a few million subscriptions.
 const (
-	// maxSubscriptions bounds the subscriptions.
-	maxSubscriptions = 50_000_000
 	// maxArticleAge is how long an article is kept.
 	maxArticleAge = 30 * 24 * time.Hour
-	// maxDiskBytes bounds the bytes of encoded articles on disk. From nine tenths of it on, only
-	// titles and links are kept.
-	maxDiskBytes = 1 << 30
 	// ringWriteInterval is the least time in which all rings are written once.
 	ringWriteInterval = time.Minute
 )
 
 func (c Config) withDefaults() Config {
-	c.MaxTermShare = cmp.Or(c.MaxTermShare, defaultTermShare)
+	c.MaxSubscriptions = cmp.Or(c.MaxSubscriptions, DefaultMaxSubscriptions)
+	c.MaxBytes = cmp.Or(c.MaxBytes, DefaultMaxBytes)
 	c.ArticlesPerFeed = cmp.Or(c.ArticlesPerFeed, DefaultArticlesPerFeed)
 	c.MaxPendingBytes = cmp.Or(c.MaxPendingBytes, 32<<20)
 	return c
@@ -68,13 +73,14 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	c = c.withDefaults()
 	return cmp.Or(
-		check.That(c.MaxTermShare > 0 && c.MaxTermShare <= 1, "cobra: MaxTermShare", "is %v; it must be above 0 and at most 1", c.MaxTermShare),
+		check.Between("cobra: MaxSubscriptions", c.MaxSubscriptions, 1, HighestMaxSubscriptions),
+		check.Between("cobra: MaxBytes", c.MaxBytes, 1<<20, HighestMaxBytes),
 		check.Between("cobra: ArticlesPerFeed", c.ArticlesPerFeed, 1, MaxArticlesPerFeed),
 		check.AtLeast("cobra: MaxPendingBytes", c.MaxPendingBytes, 1),
 	)
 }
 
-// ErrFull is returned by Subscribe if there are maxSubscriptions already.
+// ErrFull is returned by Subscribe if there are Config.MaxSubscriptions already.
 var ErrFull = errors.New("this node has as many searches as it takes")
 
 // ErrUnknown is returned for a number without a subscription.
@@ -148,7 +154,7 @@ func Open(e env.Env, c Config) (*Reflector, error) {
 	x := index.New()
 	r := &Reflector{
 		config: c, clock: e.Clock, store: e.Store, worker: e.Worker, log: e.Log,
-		filter: NewFilter(c.MaxTermShare, x), rings: index.NewRings(c.ArticlesPerFeed),
+		filter: NewFilter(c, x), rings: index.NewRings(c.ArticlesPerFeed),
 		unreadable: map[SubscriptionID]bool{}, removing: map[SubscriptionID]int{},
 	}
 	if err := r.load(); err != nil {
@@ -159,17 +165,15 @@ func Open(e env.Env, c Config) (*Reflector, error) {
 
 // load reads subscriptions, their rings, and the articles that are newer than the rings.
 func (r *Reflector) load() error {
-	counters := &cobrapb.Counters{}
-	if value, err := r.store.Get([]byte(countersKey)); err != nil {
-		return err
-	} else if err := proto.Unmarshal(value, counters); err != nil {
+	counters, err := readCounters(r.store)
+	if err != nil {
 		return err
 	}
 	r.articles.last = counters.LastArticle
 	initialRings := map[SubscriptionID][]byte{}
 	var broken error
-	r.filter.maxGeneral = math.MaxInt // existing subscriptions are accepted beyond the limit
-	err := r.store.Range([]byte(subscriptionPrefix), func(key, value []byte) bool {
+	r.filter.max = math.MaxInt // the limit may have been lowered since
+	err = r.store.Range([]byte(subscriptionPrefix), func(key, value []byte) bool {
 		var s cobrapb.Subscription
 		if broken = proto.Unmarshal(value, &s); broken != nil {
 			return false
@@ -188,7 +192,7 @@ func (r *Reflector) load() error {
 		}
 		return broken == nil
 	})
-	r.filter.maxGeneral = maxGeneralClauses
+	r.filter.max = r.config.MaxSubscriptions
 	if err := errors.Join(r.skipDamaged(err), broken); err != nil {
 		return err
 	}
@@ -224,15 +228,12 @@ func (r *Reflector) skipDamaged(err error) error {
 
 // Subscribe subscribes to the articles that match a query. done is called when the subscription
 // is on disk; from then on its number is never used again. Possible errors are *query.Error,
-// ErrTooGeneral, ErrFull and those of the disk.
+// ErrFull and those of the disk.
 //
 // The feed starts with the matching articles of the backlog, which Subscribe may sort. A clause
 // that another subscription already has starts with the ring of that clause instead.
 func (r *Reflector) Subscribe(text string, backlog []BacklogArticle, done func(SubscriptionID, error)) {
 	clauses, err := query.Clauses(text)
-	if err == nil && r.filter.Subscriptions() >= maxSubscriptions {
-		err = ErrFull
-	}
 	number := r.next
 	var newIDs []index.ClauseID
 	if err == nil {
@@ -353,18 +354,42 @@ func (r *Reflector) Receive(a *Article, failed func()) {
 }
 
 // Matched returns the subscriptions that the article of the last call of Receive has matched and was stored for, the
-// oldest first. It looks at all subscriptions.
-func (r *Reflector) Matched() (numbers []SubscriptionID) {
+// oldest first. It looks at all subscriptions, which takes milliseconds for a million.
+func (r *Reflector) Matched() []SubscriptionID {
 	if len(r.hits) == 0 {
 		return nil
 	}
-	for n := range r.next {
-		if slices.ContainsFunc(r.filter.ClauseIDs(n), func(id index.ClauseID) bool { return slices.Contains(r.hits, id) }) {
+	all := make([]SubscriptionID, r.next)
+	for n := range all {
+		all[n] = SubscriptionID(n)
+	}
+	return r.MatchedOf(all)
+}
+
+// MatchedOf returns which of some subscriptions that article has matched and was stored for, in their order.
+func (r *Reflector) MatchedOf(of []SubscriptionID) (numbers []SubscriptionID) {
+	if len(r.hits) == 0 {
+		return nil
+	}
+	hit := make(map[index.ClauseID]struct{}, len(r.hits))
+	for _, id := range r.hits {
+		hit[id] = struct{}{}
+	}
+	for _, n := range of {
+		if slices.ContainsFunc(r.filter.ClauseIDs(n), func(id index.ClauseID) bool { _, ok := hit[id]; return ok }) {
 			numbers = append(numbers, n)
 		}
 	}
 	return numbers
 }
+
+// Find returns the subscriptions that are not being removed and whose queries have these clauses, the oldest first.
+func (r *Reflector) Find(clauses []query.Clause) []SubscriptionID {
+	return slices.DeleteFunc(r.filter.Find(clauses), func(n SubscriptionID) bool { return !r.Active(n) })
+}
+
+// Unreadable returns the subscriptions whose queries can no longer be parsed, the oldest first.
+func (r *Reflector) Unreadable() []SubscriptionID { return slices.Sorted(maps.Keys(r.unreadable)) }
 
 // Feed returns the present feed of a subscription, and whether there is such a subscription.
 func (r *Reflector) Feed(number SubscriptionID) (f Feed, ok bool) {
@@ -399,18 +424,47 @@ func Query(s env.Store, number SubscriptionID) (text string, since time.Time, er
 	return record.Query, time.Unix(record.Since, 0), err
 }
 
-// Subscriptions calls each for all subscriptions of a store, by number, until it returns false.
+// blockSubscriptions is the number of subscriptions whose keys differ only in the last byte. A list that begins in the
+// middle reads one block in vain at most.
+const blockSubscriptions = 1 << 8
+
+// Subscriptions calls each for the subscriptions of a store from a number on, in ascending order, until it returns false.
 // It may be called from any goroutine.
-func Subscriptions(s env.Store, each func(number SubscriptionID, text string, since time.Time) bool) error {
-	var broken error
-	err := s.Range([]byte(subscriptionPrefix), func(key, value []byte) bool {
-		var record cobrapb.Subscription
-		if broken = proto.Unmarshal(value, &record); broken != nil {
-			return false
+func Subscriptions(s env.Store, from SubscriptionID, each func(number SubscriptionID, text string, since time.Time) bool) error {
+	counters, err := readCounters(s)
+	if err != nil {
+		return err
+	}
+	var broken, damaged error
+	for more := true; more && uint32(from) < counters.NextSubscription; from = (from/blockSubscriptions + 1) * blockSubscriptions {
+		block := numbered(subscriptionPrefix, uint32(from))
+		err := s.Range(block[:len(block)-1], func(key, value []byte) bool {
+			number := SubscriptionID(binary.BigEndian.Uint32(key[len(subscriptionPrefix):]))
+			if number < from {
+				return true
+			}
+			var record cobrapb.Subscription
+			if broken = proto.Unmarshal(value, &record); broken != nil {
+				more = false
+				return false
+			}
+			more = each(number, record.Query, time.Unix(record.Since, 0))
+			return more
+		})
+		if damaged = cmp.Or(damaged, err); err != nil && !errors.Is(err, env.ErrDamaged) {
+			break
 		}
-		return each(SubscriptionID(binary.BigEndian.Uint32(key[1:])), record.Query, time.Unix(record.Since, 0))
-	})
-	return errors.Join(err, broken)
+	}
+	return errors.Join(damaged, broken)
+}
+
+func readCounters(s env.Store) (*cobrapb.Counters, error) {
+	counters := &cobrapb.Counters{}
+	value, err := s.Get([]byte(countersKey))
+	if err == nil {
+		err = proto.Unmarshal(value, counters)
+	}
+	return counters, err
 }
 
 // Stats returns the state and the counters of the reflector.

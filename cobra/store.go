@@ -108,7 +108,7 @@ func (r *Reflector) updateRetention() {
 		all, some bool
 		why       string
 	}{
-		{s.bytes >= maxDiskBytes, s.bytes >= maxDiskBytes/10*9, fmt.Sprintf("%d MB of articles are on the disk", s.bytes>>20)},
+		{s.bytes >= c.MaxBytes, s.bytes >= c.MaxBytes/10*9, fmt.Sprintf("%d MB of articles are on the disk", s.bytes>>20)},
 		{s.pendingBytes >= c.MaxPendingBytes, s.pendingBytes >= c.MaxPendingBytes/2, fmt.Sprintf("the disk does not keep up: %d MB wait for it", s.pendingBytes>>20)},
 		{s.memoryUse >= 0.9, s.memoryUse >= 0.8, fmt.Sprintf("%.0f %% of the memory is in use", 100*s.memoryUse)},
 	} {
@@ -122,7 +122,7 @@ func (r *Reflector) updateRetention() {
 	s.why = why
 	if now != s.retention {
 		r.log.Warn("amount that searches keep of new articles changed", "from", s.retention.String(), "to", now.String(),
-			"bytes", s.bytes, "room", maxDiskBytes, "waiting", s.pendingBytes, "memory", s.memoryUse)
+			"bytes", s.bytes, "room", c.MaxBytes, "waiting", s.pendingBytes, "memory", s.memoryUse)
 		s.retention = now
 	}
 }

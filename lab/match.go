@@ -21,6 +21,8 @@ type matchCommand struct {
 	Subs      []int  `default:"1000000" quick:"20000" help:"Numbers of keyword subscriptions, measured one after the other (${default})."`
 	Words     []int  `default:"61,637,2000,0" quick:"61,0" help:"Words per article; 0 for articles of all lengths (${default})."`
 	Separate  bool   `help:"Do not share memory between equal subscriptions, as if all were different."`
+	General   bool   `help:"Subscriptions of frequent words only, nearly all of them different: the costliest ones for an index by the rarest word."`
+	Phrases   bool   `help:"With --general, half of the subscriptions are phrases."`
 	Real      string `placeholder:"FILE" help:"Match the articles of this file (gzipped JSON lines), with subscriptions of their words."`
 	Peer      bool   `help:"Also match the first articles with PostgreSQL, as psql finds it; ops/peer.sh installs and starts one."`
 	Calibrate bool   `help:"Print the costs for tidings provision, from two numbers of subscriptions."`
@@ -42,6 +44,12 @@ func (c *matchCommand) Validate() error {
 	}
 	if c.Calibrate && (len(c.Subs) != 2 || c.Subs[0] == c.Subs[1] || c.Real != "" || c.Separate) {
 		return fmt.Errorf("--calibrate needs two numbers of random subscriptions, as in --subs 1000000,10000000, without --separate")
+	}
+	if c.Phrases && !c.General {
+		return fmt.Errorf("--phrases is for --general")
+	}
+	if c.General && (c.Real != "" || c.Peer || c.Calibrate) {
+		return fmt.Errorf("--general is for random articles, without --peer and --calibrate")
 	}
 	if c.Peer && (c.Real != "" || c.Calibrate) {
 		return fmt.Errorf("--peer is for random subscriptions and articles")
@@ -75,7 +83,7 @@ func (c *matchCommand) Run(ctx context.Context, s stdio) error {
 	var failed error
 	for _, n := range c.Subs {
 		p := newProgress(s.err, fmt.Sprintf("%d subscriptions", n))
-		config := keywords.MatchConfig{Subscriptions: n, Lengths: lengths, Distinct: c.Separate, Real: articles, Resident: residentNow, CPUTime: cpuTimeNow}
+		config := keywords.MatchConfig{Subscriptions: n, Lengths: lengths, Distinct: c.Separate, General: c.General, Phrases: c.Phrases, Real: articles, Resident: residentNow, CPUTime: cpuTimeNow}
 		var err error
 		if c.Peer {
 			config.Peer, err = keywords.OpenPostgres(ctx, keywords.PaperWords(), n, nodes.CPUTime, p.at)
@@ -148,7 +156,7 @@ const (
 )
 
 func (c *matchCommand) print(line printer, runs []keywords.MatchRun, changes []keywords.Change) {
-	line("subscriptions\tdistinct\twords\tfrom\tmatch p50\tp90\twith rings p50\tp90\tp99\tmean µs\tmatches\tdistinct\t")
+	line("subscriptions\trefused\tdistinct\twords\tfrom\tmatch p50\tp90\twith rings p50\tp90\tp99\tmean µs\tmatches\tdistinct\t")
 	for _, r := range runs {
 		words, match50, match90, matches := fmt.Sprint(r.Words), fmt.Sprintf("%.0f", r.MatchP50), fmt.Sprintf("%.0f", r.MatchP90), fmt.Sprintf("%.0f", r.Matches)
 		from := "terms"
@@ -158,7 +166,7 @@ func (c *matchCommand) print(line printer, runs []keywords.MatchRun, changes []k
 		if r.Path != "match" {
 			from, match50, match90, matches = "HTML", "", "", ""
 		}
-		line("%d\t%d\t%s\t%s\t%s\t%s\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t%.0f\t", r.Subscriptions, r.Nodes, words, from, match50, match90, r.P50, r.P90, r.P99, r.Mean, matches, r.Hits)
+		line("%d\t%d\t%d\t%s\t%s\t%s\t%s\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t%.0f\t", r.Subscriptions, r.Refused, r.Nodes, words, from, match50, match90, r.P50, r.P90, r.P99, r.Mean, matches, r.Hits)
 	}
 	c.peers(line, runs)
 	line("\nsubscriptions\tadd p50\tp90\tremove p50\tp90 µs\tbytes each\tMB resident\t\t\t\t\t\t")
@@ -191,7 +199,7 @@ func (c *matchCommand) marks(runs []keywords.MatchRun, changes []keywords.Change
 			words = "all lengths"
 		}
 		asked, ok := matchAsked[[2]int{r.Subscriptions, r.Words}]
-		drawn := c.Real == ""
+		drawn := c.Real == "" && !c.General
 		m := mark.Info(words+", p90", "µs", r.P90)
 		switch {
 		case drawn && c.Separate && r.Subscriptions == 40_000_000 && r.Words == keywords.MedianWords:
@@ -226,7 +234,7 @@ func (c *matchCommand) marks(runs []keywords.MatchRun, changes []keywords.Change
 			if r.RSS == 0 {
 				each, resident = each.Skipped("not available on this system"), resident.Skipped("not available on this system")
 			}
-			marks = append(marks, each, resident)
+			marks = append(marks, each, resident, mark.Zero("subscriptions refused by the daemon's configuration", r.Refused))
 		}
 		of = append(of, mark.ForRun(millions(r.Subscriptions), marks...)...)
 	}

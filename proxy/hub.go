@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -124,15 +125,13 @@ func (s *Server) hubTopic(r *http.Request, path, query string, q *HubRequest) (s
 	token, ending, _ := strings.Cut(path[len(keywordsPath):], ".")
 	number, ok := s.keywordTokens.open(token)
 	if ok && formats[strings.TrimPrefix(ending, onceMark+".")] != 0 {
-		searches, err := s.config.Keywords.Watches(r.Context())
-		if err != nil {
-			return "", err
+		w, err := s.config.Keywords.LookUp(r.Context(), number)
+		if err == nil {
+			q.Query = w.Query
+			return s.base(r) + keywordsPath + token + "." + ending, nil
 		}
-		for _, w := range searches {
-			if w.Number == number {
-				q.Query = w.Query
-				return s.base(r) + keywordsPath + token + "." + ending, nil
-			}
+		if !errors.Is(err, ErrNoSubscription) {
+			return "", err
 		}
 	}
 	return "", refuse(http.StatusNotFound, "there is no such address here")

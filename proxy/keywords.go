@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"tidings/cobra/query"
 	"tidings/internal/feed"
 	"tidings/internal/locale"
 )
@@ -30,8 +29,15 @@ type Keywords interface {
 	// Unwatch ends a subscription, and returns when that is durable. The error is ErrNoSubscription if there was
 	// none. Its number is never used again.
 	Unwatch(ctx context.Context, number uint32) error
-	// Watches returns all subscriptions, or as many as can be shown.
-	Watches(ctx context.Context) ([]Watch, error)
+	// Watches returns a part of the list of subscriptions.
+	Watches(ctx context.Context, q WatchList) (WatchPage, error)
+	// CountWatches returns the number of subscriptions.
+	CountWatches() int
+	// SameWatches returns the subscriptions with the meaning of a query, the oldest first. There is more than one only if
+	// they were made by an earlier version.
+	SameWatches(ctx context.Context, query string) ([]Watch, error)
+	// LookUp returns a subscription, or ErrNoSubscription.
+	LookUp(ctx context.Context, number uint32) (Watch, error)
 	// Watched returns the current feed of a subscription, or ErrNoSubscription.
 	Watched(ctx context.Context, number uint32) (MatchedFeed, error)
 	// Shortage says which new articles are currently not kept, and why. It returns nil if all are kept.
@@ -234,6 +240,10 @@ func onceURL(readURL string) string { return strings.TrimSuffix(readURL, "atom")
 // changed.
 type WatchResponse struct {
 	Watches []Watch `json:"watches"`
+	// Total is the number of all searches of the node.
+	Total int `json:"total"`
+	// Next, in the answer of watches, is where the list goes on, as its parameter from; 0 at its end.
+	Next int `json:"next,omitempty"`
 	// Scope says which articles are matched, for people.
 	Scope locale.Text `json:"on"`
 	// ScopeEmpty says that no articles are matched, because the node has no subscriptions.
@@ -248,7 +258,7 @@ type WatchResponse struct {
 
 // watchScope returns a WatchResponse for some subscriptions, with the articles that they cover.
 func (s *Server) watchScope(ctx context.Context, watches []Watch) (WatchResponse, error) {
-	w := WatchResponse{Watches: watches, Scope: locale.Say("all feeds and pages of the network"), MaxArticles: s.config.MaxArticles, Shortage: s.config.Keywords.Shortage()}
+	w := WatchResponse{Watches: watches, Total: s.config.Keywords.CountWatches(), Scope: locale.Say("all feeds and pages of the network"), MaxArticles: s.config.MaxArticles, Shortage: s.config.Keywords.Shortage()}
 	if s.config.Filter {
 		return w, nil
 	}
@@ -304,25 +314,13 @@ func (s *Server) apiUnwatch(w http.ResponseWriter, r *http.Request) (any, error)
 	return s.watchScope(r.Context(), ended)
 }
 
-// unwatch ends the subscription whose feed has an address, or all subscriptions equivalent to a query.
+// unwatch ends the subscription whose feed has an address, or all subscriptions with the meaning of a query.
 func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err error) {
-	all, err := s.config.Keywords.Watches(ctx)
+	named, err := s.namedWatches(ctx, text)
 	if err != nil {
-		return ended, err
+		return nil, err
 	}
-	meaning, unread := query.Canonical(text)
-	var number uint32
-	var address bool
-	if _, rest, ok := strings.Cut(text, keywordsPath); ok {
-		token, _, _ := strings.Cut(rest, ".")
-		number, address = s.keywordTokens.open(token)
-	}
-	for _, w := range all {
-		other, err := query.Canonical(w.Query)
-		same := unread == nil && err == nil && other == meaning
-		if !same && w.Query != text && !(address && w.Number == number) {
-			continue
-		}
+	for _, w := range named {
 		err = s.config.Keywords.Unwatch(ctx, w.Number)
 		if errors.Is(err, ErrNoSubscription) {
 			continue // another request has just ended it
@@ -338,12 +336,19 @@ func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err e
 	return ended, nil
 }
 
-func (s *Server) apiWatches(_ http.ResponseWriter, r *http.Request) (any, error) {
-	all, err := s.watches(r)
-	if err != nil {
-		return nil, err
+// namedWatches returns the subscription whose feed has an address, or all subscriptions with the meaning of a query.
+func (s *Server) namedWatches(ctx context.Context, text string) ([]Watch, error) {
+	if _, rest, ok := strings.Cut(text, keywordsPath); ok {
+		token, _, _ := strings.Cut(rest, ".")
+		if number, ok := s.keywordTokens.open(token); ok {
+			w, err := s.config.Keywords.LookUp(ctx, number)
+			if errors.Is(err, ErrNoSubscription) {
+				return nil, nil
+			}
+			return []Watch{w}, err
+		}
 	}
-	return s.watchScope(r.Context(), append([]Watch{}, all...))
+	return s.config.Keywords.SameWatches(ctx, text)
 }
 
 // readWatch decodes a request that contains a query.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/cobra/query"
 	"tidings/internal/feed"
 	"tidings/internal/locale"
 )
@@ -64,10 +65,47 @@ func (s *memoryKeywords) Unwatch(_ context.Context, number uint32) error {
 
 func (s *memoryKeywords) Shortage() locale.Text { return s.short }
 
-func (s *memoryKeywords) Watches(context.Context) ([]Watch, error) {
+func (s *memoryKeywords) Watches(_ context.Context, q WatchList) (p WatchPage, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.watches), nil
+	for _, w := range s.watches {
+		switch {
+		case w.Number < q.From || !strings.Contains(strings.ToLower(w.Query), strings.ToLower(q.Filter)):
+		case len(p.Watches) == q.Limit:
+			p.Next = w.Number
+			return p, nil
+		default:
+			p.Watches = append(p.Watches, w)
+		}
+	}
+	return p, nil
+}
+
+func (s *memoryKeywords) CountWatches() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.watches)
+}
+
+func (s *memoryKeywords) SameWatches(_ context.Context, text string) (same []Watch, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	meaning, wrong := query.Canonical(text)
+	for _, w := range s.watches {
+		if other, err := query.Canonical(w.Query); w.Query == text || err == nil && wrong == nil && other == meaning {
+			same = append(same, w)
+		}
+	}
+	return same, nil
+}
+
+func (s *memoryKeywords) LookUp(_ context.Context, number uint32) (Watch, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.IndexFunc(s.watches, func(w Watch) bool { return w.Number == number }); i >= 0 {
+		return s.watches[i], nil
+	}
+	return Watch{}, ErrNoSubscription
 }
 
 func (s *memoryKeywords) Watched(_ context.Context, number uint32) (m MatchedFeed, err error) {

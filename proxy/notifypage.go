@@ -55,10 +55,11 @@ func (s *Server) showNotify(w http.ResponseWriter, r *http.Request, p notifyPage
 		return err
 	}
 	p.Feeds = suggestions(channels)
-	if p.Watches, err = s.watches(r); err != nil {
+	page, err := s.watches(r, WatchList{Limit: maxSuggestions})
+	if err != nil {
 		return err
 	}
-	p.Watches = p.Watches[max(0, len(p.Watches)-maxSuggestions):]
+	p.Watches = page.Watches
 	for _, t := range s.config.Notifications.Targets() {
 		p.Targets = append(p.Targets, newTargetView(t))
 	}

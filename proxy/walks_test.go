@@ -213,9 +213,9 @@ func walkWatch(t *testing.T, by func(*testServer) *hand) {
 	h.sees("#preview mark", "olar")
 	h.press("#q ~ button:last-child")
 	h.arrives(watchPath + "?")
-	watches, _ := keywords.Watches(t.Context())
-	if len(watches) != 1 || watches[0].Query != "solar roof NOT advert" {
-		t.Fatal("the node has the searches", watches)
+	page, _ := keywords.Watches(t.Context(), WatchList{Limit: 2})
+	if watches := page.Watches; len(watches) != 1 || watches[0].Query != "solar roof NOT advert" {
+		t.Fatal("the node has the searches", page.Watches)
 	}
 	h.sees(".done .address", h.base)
 	h.press(".done [data-copy]")

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"tidings/cobra/query"
@@ -27,6 +28,7 @@ type watchPage struct {
 	JustAdded *Watch   // the search that was just added
 	OnceURL   string   // the address of its feed that shows each story once
 	Hints     []string // about its query
+	List      watchListView
 }
 
 // previewView is a preview as shown to people.
@@ -61,19 +63,21 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	}
 	p := watchPage{Query: text, Builder: builder, Built: built != "", Preview: preview}
-	all, err := s.watches(r)
+	list, err := watchListOf(url.Values{"from": q["from"], "filter": q["filter"]}, shownWatches)
 	if err != nil {
 		return err
 	}
-	if p.WatchResponse, err = s.watchScope(r.Context(), all); err != nil {
+	page, err := s.watches(r, list)
+	if err != nil {
 		return err
 	}
-	for i := range p.Watches {
-		if fresh := q.Get("new"); fresh != "" && strings.Contains(p.Watches[i].ReadURL, keywordsPath+fresh+".") {
-			p.JustAdded, p.OnceURL = &p.Watches[i], onceURL(p.Watches[i].ReadURL)
-			if q, err := query.Parse(p.JustAdded.Query); err == nil { // the queries of earlier versions may be invalid
-				p.Hints = q.Hints()
-			}
+	if p.WatchResponse, err = s.watchScope(r.Context(), page.Watches); err != nil {
+		return err
+	}
+	p.List = newWatchListView(list, page.Next, p.Total)
+	if number, ok := s.keywordTokens.open(q.Get("new")); ok {
+		if err := s.showAdded(r, &p, number); err != nil {
+			return err
 		}
 	}
 	return s.writePage(w, r, http.StatusOK, "watch.html", locale.Say("Keywords"), p)
@@ -96,13 +100,21 @@ func (s *Server) preview(r *http.Request, l *locale.Language, text string) (p pr
 	return p, nil
 }
 
-// watches lists the keyword subscriptions, with the addresses at which to read them.
-func (s *Server) watches(r *http.Request) ([]Watch, error) {
-	all, err := s.config.Keywords.Watches(r.Context())
-	for i := range all {
-		all[i].ReadURL = s.WatchURL(s.base(r), all[i].Number)
+// showAdded shows a search that was just added, unless it has ended.
+func (s *Server) showAdded(r *http.Request, p *watchPage, number uint32) error {
+	w, err := s.config.Keywords.LookUp(r.Context(), number)
+	if errors.Is(err, ErrNoSubscription) {
+		return nil
 	}
-	return all, err
+	if err != nil {
+		return err
+	}
+	w.ReadURL = s.WatchURL(s.base(r), number)
+	p.JustAdded, p.OnceURL = &w, onceURL(w.ReadURL)
+	if q, err := query.Parse(w.Query); err == nil { // the queries of earlier versions may be invalid
+		p.Hints = q.Hints()
+	}
+	return nil
 }
 
 // formQuery reads the query from a form.

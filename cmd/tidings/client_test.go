@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -205,6 +206,45 @@ func TestWatchesPrintsAddressesInAFormat(t *testing.T) {
 	}
 	if code, _, _ := runCommandAt(t, node, "watches", "--format", "html"); code != exitUsage {
 		t.Errorf("watches --format html ends with code %d", code)
+	}
+}
+
+// A list that the node sends in parts is printed as one, as far as is asked for.
+func TestWatchesPrintsAllParts(t *testing.T) {
+	var asked []string
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.RawQuery)
+		w.Header().Set("Tidings", "1")
+		from := r.URL.Query().Get("from")
+		next := map[string]string{"": `,"next":7`, "7": `,"next":9`}[from]
+		watches := map[string]string{"": `{"query":"first","read_url":"http://n/k/1.atom"}`, "9": `{"query":"last","read_url":"http://n/k/2.atom"}`}[from]
+		fmt.Fprintf(w, `{"watches":[%s],"total":2,"on":"all","kept":10%s}`, watches, next)
+	}))
+	defer node.Close()
+	for _, c := range []struct {
+		args, asked string
+		want        []string
+	}{
+		{"watches", " from=7 from=9", []string{"QUERY", "first", "/1.atom", "last", "/2.atom"}},
+		{"watches --json", " from=7 from=9", []string{`"query": "first"`, `"query": "last"`, `"total": 2`}},
+		{"watches --filter st --limit 1", "filter=st&limit=1", []string{"first"}},
+	} {
+		asked = nil
+		code, stdout, stderr := runCommandAt(t, node.URL, strings.Fields(c.args)...)
+		if code != exitDone || strings.Join(asked, " ") != c.asked {
+			t.Errorf("%s: %d %s, asked for %q", c.args, code, stderr, asked)
+		}
+		for _, want := range c.want {
+			if strings.Count(stdout, want) != 1 {
+				t.Errorf("%s lacks %s:\n%s", c.args, want, stdout)
+			}
+		}
+		if strings.Contains(stdout, "next") {
+			t.Errorf("%s: the whole list goes on:\n%s", c.args, stdout)
+		}
+	}
+	if code, _, _ := runCommandAt(t, node.URL, "watches", "--limit=-1"); code != exitUsage {
+		t.Errorf("--limit=-1 ends with code %d", code)
 	}
 }
 

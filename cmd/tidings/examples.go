@@ -69,7 +69,7 @@ func (*watchCommand) Help() string {
 func (*unwatchCommand) Help() string { return examples("tidings unwatch 'solar battery NOT advert'") }
 
 func (*watchesCommand) Help() string {
-	return examples("tidings watches", "tidings watches --format rss", "tidings watches --json")
+	return examples("tidings watches", "tidings watches --format rss", "tidings watches --filter solar --limit 20", "tidings watches --json")
 }
 
 func (*notifyCommand) Help() string {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"tidings/cobra"
 	"tidings/internal/authority"
 	"tidings/internal/daemon"
 	"tidings/internal/publisher"
@@ -36,6 +37,8 @@ type runCommand struct {
 	Authority           string   `placeholder:"DIR" help:"Directory of an authority, from tidings network create. The node admits members for it. Without --bootstrap it founds the network that was created with it."`
 	AllowPrivateOrigins bool     `help:"Also poll feeds, and send notifications, at private addresses. If this node founds a network, its nodes may have private addresses."`
 	Filter              bool     `help:"Match searches against all feeds of the network, not only against your subscriptions."`
+	MaxSearches         int      `default:"50000000" placeholder:"N" help:"Most searches of the node, 1 to 1,000,000,000 (${default}). A million take about a hundred megabytes of memory."`
+	SearchDisk          int      `default:"1024" placeholder:"MIB" help:"Most mebibytes of articles that the feeds of searches keep on the disk, 1 to 1,048,576 (${default}). From nine tenths of it on, only titles and links are kept."`
 	KeywordItems        int      `default:"10" placeholder:"N" help:"Number of articles in the feed of a search, 1 to 200 (${default}). Each takes four bytes of memory per query."`
 	Contact             string   `placeholder:"URL" help:"Contact for owners of polled web servers: an http, https or mailto URL, which is sent in the User-Agent. Default: none."`
 	NoIcons             bool     `help:"Do not ask the web sites of your feeds for their icons, which the node's pages show."`
@@ -153,7 +156,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	d.PrivateAddresses = c.AllowPrivateOrigins
 	d.AllowPrivateOrigins = c.AllowPrivateOrigins
 	d.Filter = c.Filter
-	d.KeywordItems = c.KeywordItems
+	d.KeywordItems, d.MaxSearches, d.KeywordBytes = c.KeywordItems, c.MaxSearches, int64(c.SearchDisk)<<20
 	d.SubscribeOnRead = c.SubscribeOnRead
 	d.NoIcons = c.NoIcons
 	d.Contact = c.Contact
@@ -171,8 +174,13 @@ func (c *runCommand) config() (daemon.Config, error) {
 		}
 		d.TrustedProxies = append(d.TrustedProxies, p)
 	}
-	if c.KeywordItems < 1 {
+	switch {
+	case c.KeywordItems < 1:
 		return d, usagef("--keyword-items %d: give 1 to 200", c.KeywordItems)
+	case c.MaxSearches < 1:
+		return d, usagef("--max-searches %d: give 1 to %d", c.MaxSearches, cobra.HighestMaxSubscriptions)
+	case c.SearchDisk < 1 || c.SearchDisk > cobra.HighestMaxBytes>>20:
+		return d, usagef("--search-disk %d: give 1 to %d mebibytes", c.SearchDisk, int64(cobra.HighestMaxBytes>>20))
 	}
 	if err := d.Validate(); err != nil {
 		return d, usageError{error: err}

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -91,27 +93,60 @@ func (c *unwatchCommand) Run(ctx context.Context, s streams) error {
 type watchesCommand struct {
 	client `embed:""`
 	Format string `enum:"atom,rss,json" default:"atom" help:"Format of the feeds at the addresses: atom, rss or json (${default}). Not for --json."`
+	Filter string `placeholder:"TEXT" help:"Show only searches that contain this text, in capital or small letters."`
+	Limit  int    `placeholder:"N" help:"Show at most this many searches. Default: all."`
 	JSON   bool   `name:"json" help:"Print one JSON object."`
 }
 
-// Run prints the searches.
+// maxPageSize bounds the searches that are asked for at a time, as in proxy.
+const maxPageSize = 10_000
+
+// Validate is called by kong after parsing the flags.
+func (c *watchesCommand) Validate() error {
+	if c.Limit < 0 {
+		return usagef("--limit %d: give a positive number", c.Limit)
+	}
+	return nil
+}
+
+// Run prints the searches. A long list is printed part by part, as the node sends it.
 func (c *watchesCommand) Run(ctx context.Context, s streams) error {
-	raw, answer, err := getAnswer[proxy.WatchResponse](ctx, c.client, "watches")
+	shown := 0
+	var raw []byte // the last answer
+	var all []proxy.Watch
+	show := func(part []byte, page proxy.WatchResponse) error {
+		first := shown == 0
+		shown += len(page.Watches)
+		switch {
+		case c.JSON:
+			raw, all = part, append(all, page.Watches...)
+			return nil
+		case len(page.Watches) == 0:
+			return nil
+		}
+		_, err := fmt.Fprint(s.out, watchesTable(page, c.Format, first, terminalOf(s.out), time.Now()))
+		return err
+	}
+	last, err := c.pages(ctx, show)
 	switch {
 	case err != nil:
 		return err
+	case c.JSON && len(all) == len(last.Watches) && last.Next == 0:
+		return printRaw(s.out, raw) // as the node sent it
 	case c.JSON:
-		return printRaw(s.out, raw)
-	}
-	if len(answer.Watches) == 0 {
+		last.Watches, last.Next = all, 0
+		return printJSON(s.out, last)
+	case shown == 0 && last.Total > 0:
+		_, err = fmt.Fprintf(s.notes(), "None of the %d searches contains %s.\n", last.Total, oneLine(c.Filter))
+	case shown == 0:
 		_, err = fmt.Fprintln(s.notes(), "No searches yet: tidings watch 'QUERY'")
-	} else {
-		_, err = fmt.Fprint(s.out, watchesTable(answer, c.Format, terminalOf(s.out), time.Now()))
+	case shown < last.Total && c.Filter == "":
+		_, err = fmt.Fprintf(s.notes(), "%d of %d searches.\n", shown, last.Total)
 	}
 	if err != nil {
 		return err
 	}
-	for _, warning := range coverageWarnings(answer) {
+	for _, warning := range coverageWarnings(last) {
 		if _, err := fmt.Fprintln(s.err, "tidings: "+warning); err != nil {
 			return err
 		}
@@ -119,9 +154,43 @@ func (c *watchesCommand) Run(ctx context.Context, s streams) error {
 	return nil
 }
 
-// watchesTable formats the searches for people, with the addresses of their feeds in a format.
-func watchesTable(answer proxy.WatchResponse, format string, t terminal, now time.Time) string {
+// pages asks for the list part by part, calls each with every part, and returns the last one.
+func (c *watchesCommand) pages(ctx context.Context, each func(raw []byte, page proxy.WatchResponse) error) (page proxy.WatchResponse, err error) {
+	left := c.Limit
+	q := url.Values{}
+	if c.Filter != "" {
+		q.Set("filter", c.Filter)
+	}
+	for {
+		if q.Del("limit"); c.Limit > 0 && left < maxPageSize {
+			q.Set("limit", strconv.Itoa(left))
+		}
+		path := "watches"
+		if len(q) > 0 {
+			path += "?" + q.Encode()
+		}
+		var raw []byte
+		if raw, page, err = getAnswer[proxy.WatchResponse](ctx, c.client, path); err != nil {
+			return page, err
+		}
+		if err := each(raw, page); err != nil {
+			return page, err
+		}
+		left -= len(page.Watches)
+		if page.Next == 0 || c.Limit > 0 && left <= 0 {
+			return page, nil
+		}
+		q.Set("from", strconv.Itoa(page.Next))
+	}
+}
+
+// watchesTable formats searches for people, with the addresses of their feeds in a format. first says that they are the
+// beginning of a list.
+func watchesTable(answer proxy.WatchResponse, format string, first bool, t terminal, now time.Time) string {
 	table := table{terminal: t, columns: []column{{head: "QUERY", elastic: 3}, {head: "SINCE"}, {head: "ADDRESS"}}}
+	if !first {
+		table.columns = []column{{elastic: 3}, {}, {}}
+	}
 	for _, w := range answer.Watches {
 		table.row(cell{oneLine(w.Query), bold}, cell{text: ago(&w.Since, now)}, cell{text: inFormat(w.ReadURL, format)})
 	}

@@ -35,7 +35,8 @@ type Index struct {
 	programs programs
 	present  []uint64 // terms of the article that is being matched, as a bitmap
 	row      []uint32 // buffer for locate
-	rows     []uint32 // buffer for matchColumn
+	rows     []uint32 // buffer for matchFirst
+	sorted   []uint32 // terms of the article that is being matched, in order; empty until they are needed
 	stack    []bool   // buffer for Program.run
 }
 

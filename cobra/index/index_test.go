@@ -121,6 +121,59 @@ func TestMatchAfterAddRemoveAndPack(t *testing.T) {
 	}
 }
 
+// Short articles are matched by searching large segments, long ones by scanning them. Both find what a plain list of the
+// clauses finds.
+func TestSearchedSegmentsMatchLikeScannedOnes(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 1))
+	x := New()
+	words := register(x, 60)
+	var plain []Clause
+	var ids []ClauseID
+	for len(plain) < 20000 {
+		c := Clause{Terms: []Term{words[0]}}
+		for range 1 + r.IntN(3) {
+			c.Terms = append(c.Terms, words[1+r.IntN(len(words)-1)])
+		}
+		if r.IntN(8) == 0 {
+			c.Program = Program{}.Has(words[r.IntN(len(words))]).Not()
+		}
+		n, isNew := x.Add(c)
+		if !isNew {
+			x.Remove(c)
+			continue
+		}
+		plain, ids = append(plain, c), append(ids, n)
+	}
+	largest := 0
+	for _, b := range x.buckets {
+		for s := range b.each() {
+			largest = max(largest, s.rows)
+		}
+	}
+	if largest < 20*searchFactor || largest > len(words)*searchFactor {
+		t.Fatalf("the largest segment has %d rows: no article is matched in one of the two ways", largest)
+	}
+	for length := 1; length <= len(words); length++ {
+		var a Article
+		for _, i := range r.Perm(len(words))[:length] {
+			a.Terms = append(a.Terms, words[i])
+		}
+		var want []ClauseID
+		for i, c := range plain {
+			has := func(w Term) bool { return slices.Contains(a.Terms, w) }
+			if !slices.ContainsFunc(c.Terms, func(w Term) bool { return !has(w) }) && (c.Program == nil || !has(Term(c.Program[1]))) {
+				want = append(want, ids[i])
+			}
+		}
+		got := x.Match(&a, nil)
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Fatalf("an article of %d terms hits %d clauses, want %d", length, len(got), len(want))
+		}
+	}
+}
+
 // TestSeparateIndexSharesNothing checks the index against which interning is measured.
 func TestSeparateIndexSharesNothing(t *testing.T) {
 	x := NewSeparate()
@@ -190,6 +243,48 @@ func TestSortedPutEqualsSinglePuts(t *testing.T) {
 	for n := range ClauseID(3 * chunkRings) {
 		if a, b := together.Newest(n, nil), alone.Newest(n, nil); !slices.Equal(a, b) {
 			t.Fatalf("clause %d has %v, not %v", n, a, b)
+		}
+	}
+}
+
+// A phrase is found where it stands, also if its words are frequent, and if several terms are at one position.
+func TestPhrasesEqualAScanOfTheText(t *testing.T) {
+	r := rand.New(rand.NewPCG(12, 1))
+	x := New()
+	words := register(x, 12)
+	for range 2000 {
+		var a Article
+		at := map[Position]bool{}
+		seen := map[Term]bool{}
+		for i := range 60 {
+			for range 1 + r.IntN(2) {
+				p := Position{words[r.IntN(len(words))], uint32(i + i/20*5)} // no phrase spans a gap
+				if at[p] {
+					continue
+				}
+				at[p] = true
+				a.Positions = append(a.Positions, p)
+				if !seen[p.Term] {
+					seen[p.Term] = true
+					a.Terms = append(a.Terms, p.Term)
+				}
+			}
+		}
+		r.Shuffle(len(a.Positions), func(i, j int) { a.Positions[i], a.Positions[j] = a.Positions[j], a.Positions[i] })
+		phrase := make([]uint32, 2+r.IntN(3))
+		for i := range phrase {
+			phrase[i] = uint32(words[r.IntN(len(words))])
+		}
+		want := false
+		for p := range at {
+			here := true
+			for i, w := range phrase {
+				here = here && at[Position{Term(w), p.At + uint32(i)}]
+			}
+			want = want || here
+		}
+		if got := a.hasPhrase(phrase); got != want {
+			t.Fatalf("%v in %v: %v, want %v", phrase, a.Positions, got, want)
 		}
 	}
 }

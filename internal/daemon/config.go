@@ -128,6 +128,12 @@ type Config struct {
 	// KeywordItems bounds the articles of a keyword feed, 1 to [cobra.MaxArticlesPerFeed]: the paper's k. Default
 	// [cobra.DefaultArticlesPerFeed]. Each takes four bytes of memory per query.
 	KeywordItems int
+	// MaxSearches bounds the keyword subscriptions, 1 to [cobra.HighestMaxSubscriptions]. Default
+	// [cobra.DefaultMaxSubscriptions]. A million take about a hundred megabytes of memory.
+	MaxSearches int
+	// KeywordBytes bounds the bytes of articles that keyword feeds keep on the disk, 1 MiB to [cobra.HighestMaxBytes].
+	// Default [cobra.DefaultMaxBytes].
+	KeywordBytes int64
 	// Compression says how many times shorter a laboratory's intervals are than real ones, at least 1. If it is
 	// set, origins on private addresses stand for public ones and have budgets. Default 0: the node is in no
 	// laboratory.
@@ -157,6 +163,8 @@ func (c Config) withDefaults() Config {
 	c.HTTP = cmp.Or(c.HTTP, defaultHTTP)
 	c.PublicListen = cmp.Or(c.PublicListen, defaultPublicListen)
 	c.KeywordItems = cmp.Or(c.KeywordItems, cobra.DefaultArticlesPerFeed)
+	c.MaxSearches = cmp.Or(c.MaxSearches, cobra.DefaultMaxSubscriptions)
+	c.KeywordBytes = cmp.Or(c.KeywordBytes, cobra.DefaultMaxBytes)
 	c.Agent = cmp.Or(c.Agent, "tidings")
 	if c.Deliver == nil {
 		c.Deliver = func(scribe.Delivery) {}
@@ -214,10 +222,18 @@ func (c Config) Validate() error {
 			"daemon: TrustedProxies", "is %v; it must have valid prefixes only", c.TrustedProxies),
 		check.That(c.KeywordItems >= 1 && c.KeywordItems <= cobra.MaxArticlesPerFeed,
 			"--keyword-items", "%d: give 1 to %d", c.KeywordItems, cobra.MaxArticlesPerFeed),
+		check.That(c.MaxSearches >= 1 && c.MaxSearches <= cobra.HighestMaxSubscriptions,
+			"--max-searches", "%d: give 1 to %d", c.MaxSearches, cobra.HighestMaxSubscriptions),
+		check.Between("daemon: KeywordBytes", c.KeywordBytes, 1<<20, cobra.HighestMaxBytes),
 		check.That(slices.Contains([]string{"", "never", "second", "first"}, c.SubscribeOnRead),
 			"--subscribe-on-read", "%q: give never, second or first", c.SubscribeOnRead),
 		check.AtLeast("daemon: Compression", cmp.Or(c.Compression, 1), 1),
 	)
+}
+
+// keywords returns the limits of keyword subscriptions.
+func (c Config) keywords() cobra.Config {
+	return cobra.Config{ArticlesPerFeed: c.KeywordItems, MaxSubscriptions: c.MaxSearches, MaxBytes: c.KeywordBytes}
 }
 
 func (c Config) path(file string) string { return filepath.Join(c.Dir, file) }

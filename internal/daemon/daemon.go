@@ -56,7 +56,6 @@ import (
 	"sync"
 	"time"
 
-	"tidings/cobra"
 	"tidings/cobra/firehose"
 	"tidings/corona"
 	"tidings/feedtree"
@@ -127,7 +126,7 @@ func Open(c Config) (*Daemon, error) {
 	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver, store.SecondCopy{Prefix: []string{feedtree.SubscriptionPrefix, node.QuietSubscriptionPrefix, unsubscribedPrefix}}); err != nil {
 		return nil, fileError(c.Dir, err)
 	}
-	if d.keywords, err = openKeywords(c.path(keywordsFile), cobra.Config{ArticlesPerFeed: c.KeywordItems}, d.log); err != nil {
+	if d.keywords, err = openKeywords(c.path(keywordsFile), c.keywords(), d.log); err != nil {
 		return nil, errors.Join(fileError(c.Dir, err), d.disk.Close())
 	}
 	if c.Filter {

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"tidings/proxy"
 )
@@ -80,6 +79,6 @@ func (d *Daemon) follows(ctx context.Context, url, query string) bool {
 		_, ok := d.subscriptions.version(url)
 		return ok
 	}
-	all, err := d.Watches(ctx)
-	return err != nil || slices.ContainsFunc(all, func(w proxy.Watch) bool { return w.Query == query })
+	same, err := d.SameWatches(ctx, query)
+	return err != nil || len(same) > 0
 }

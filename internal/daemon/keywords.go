@@ -45,9 +45,10 @@ type keywords struct {
 
 	matched       func(number uint32, a *cobra.Article) // called on the loop when an article has matched a search
 	created       func(number uint32)                   // called on the loop for a new search
-	subscriptions atomic.Int64                          // number of subscriptions, copied from the reflector
-	creating      atomic.Int64                          // subscriptions being created
-	waitingBytes  atomic.Int64                          // bytes of articles queued for the loop
+	told          toldSearches
+	subscriptions atomic.Int64 // number of subscriptions, copied from the reflector
+	creating      atomic.Int64 // subscriptions being created
+	waitingBytes  atomic.Int64 // bytes of articles queued for the loop
 	dropped       atomic.Uint64
 	// unreadable counts subscriptions whose query cannot be parsed any more.
 	unreadable atomic.Int64
@@ -76,6 +77,7 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 		log:    log,
 		config: config, missed: missedArticles{delay: retryDelay}, memoryShare: memoryInUse,
 		loaded: make(chan struct{}), stopped: make(chan struct{}), matched: func(uint32, *cobra.Article) {}, created: func(uint32) {},
+		told: toldSearches{named: func() []string { return nil }},
 	}
 	k.arrivals.completeSince, k.arrivals.maxAge = time.Now(), arrivalMaxAge
 	_, statErr := os.Stat(path) // if it does not exist, the node is new and lost nothing
@@ -317,7 +319,7 @@ func (k *keywords) match(s feedtree.Subscription, item *feed.Item, lost func()) 
 	}
 	k.arrivals.add(a, now)
 	k.reflector.Receive(a, lost)
-	for _, number := range k.reflector.Matched() {
+	for _, number := range k.told.matched(k.reflector, now) {
 		k.matched(uint32(number), a)
 	}
 }

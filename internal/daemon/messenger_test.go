@@ -121,8 +121,8 @@ func TestCommandsOfContacts(t *testing.T) {
 	write(bob, "unwatch tide", "You do not follow the search for tide any more")
 	write(bob, "unwatch lighthouse", "You do not follow the search for lighthouse any more")
 	write(ann, "unsubscribe bridge ferry", "You do not follow the search for ferry bridge any more")
-	if all, err := m.Watches(t.Context()); err != nil || len(all) != 2 || all[0].Query != "lighthouse" || all[1].Query != "tide" {
-		t.Errorf("the searches are %v, %v, want only those of the user", all, err)
+	if p, err := m.Watches(t.Context(), proxy.WatchList{Limit: 10}); err != nil || len(p.Watches) != 2 || p.Watches[0].Query != "lighthouse" || p.Watches[1].Query != "tide" {
+		t.Errorf("the searches are %v, %v, want only those of the user", p, err)
 	}
 	write(bob, "list", "You follow nothing yet")
 	if len(m.messenger.contacts) > 0 {

@@ -126,7 +126,7 @@ func (m *messenger) watch(ctx context.Context, jid, text string) (string, error)
 	if err := r.checkRoom(); err != nil {
 		return "", err
 	}
-	before, err := m.watches.Watches(ctx)
+	before, err := m.watches.SameWatches(ctx, text)
 	if err != nil {
 		return "", err
 	}
@@ -134,7 +134,7 @@ func (m *messenger) watch(ctx context.Context, jid, text string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	isNew := !slices.ContainsFunc(before, func(o proxy.Watch) bool { return o.Number == w.Number })
+	isNew := len(before) == 0
 	if slices.Contains(r.Queries, w.Query) {
 		return "You follow the search for " + w.Query + " already.", nil
 	}
@@ -229,19 +229,15 @@ func (m *messenger) endSearch(ctx context.Context, text string) error {
 	if m.isWanted("", text) {
 		return nil
 	}
-	all, err := m.watches.Watches(ctx)
-	if err != nil {
+	same, err := m.watches.SameWatches(ctx, text)
+	if err != nil || len(same) == 0 {
 		return err
 	}
-	i := slices.IndexFunc(all, func(w proxy.Watch) bool { return w.Query == text })
-	if i < 0 {
-		return nil
-	}
-	begun, err := m.release(all[i].Number)
+	begun, err := m.release(same[0].Number)
 	if !begun || err != nil {
 		return err
 	}
-	if err = m.watches.Unwatch(ctx, all[i].Number); errors.Is(err, proxy.ErrNoSubscription) {
+	if err = m.watches.Unwatch(ctx, same[0].Number); errors.Is(err, proxy.ErrNoSubscription) {
 		return nil
 	}
 	return err

@@ -244,27 +244,19 @@ func (n *notifications) followed(urls []string) (feeds []string, err error) {
 
 // watched returns the queries of searches as the journal names them, each once.
 func (n *notifications) watched(ctx context.Context, texts []string) (queries []string, err error) {
-	if len(texts) == 0 {
-		return nil, nil
-	}
-	all, err := n.watches.Watches(ctx)
-	if err != nil {
-		return nil, err
-	}
 	for _, text := range texts {
-		meaning, err := query.Canonical(text)
-		if err != nil {
+		if _, err := query.Canonical(text); err != nil {
 			return nil, kindError{proxy.ErrTarget, fmt.Errorf("the search %q: %w", text, err)}
 		}
-		i := slices.IndexFunc(all, func(w proxy.Watch) bool {
-			other, err := query.Canonical(w.Query)
-			return err == nil && other == meaning
-		})
-		if i < 0 {
+		same, err := n.watches.SameWatches(ctx, text)
+		if err != nil {
+			return nil, err
+		}
+		if len(same) == 0 {
 			return nil, kindError{proxy.ErrNoSubscription, fmt.Errorf("this node has no search for %s: begin it first, with tidings watch %s", text, proxy.ShellWord(text))}
 		}
-		if !slices.Contains(queries, all[i].Query) {
-			queries = append(queries, all[i].Query)
+		if !slices.Contains(queries, same[0].Query) {
+			queries = append(queries, same[0].Query)
 		}
 	}
 	return queries, nil

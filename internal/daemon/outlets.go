@@ -42,7 +42,7 @@ func (d *Daemon) assembleOutlets() {
 	c := d.config
 	d.recorder.private, d.recorder.watches = d.private, d.watches
 	d.private.marked, d.subscriptions.gone, d.keywords.matched = d.recorder.mark, d.recorder.mark, d.recorder.markMatch
-	d.keywords.created = d.recorder.markNew
+	d.keywords.created, d.keywords.told.named = d.recorder.markNew, d.namedSearches
 	d.hub = newHub(d.courier, d.news, d.log)
 	d.hub.get = func(ctx context.Context, address string) (proxy.Page, error) { return d.server.Get(ctx, address) }
 	d.hub.follows, d.hub.shows = d.follows, d.recorder.shows

@@ -147,6 +147,9 @@ func (r *recorder) markSearch(number uint32, change func(*markedSearch)) {
 
 // markNew notes that a search has just been made.
 func (r *recorder) markNew(number uint32) {
+	if r.watches.CountWatches() > maxToldSearches {
+		return // nobody can have named it yet
+	}
 	r.markSearch(number, func(s *markedSearch) { s.isNew = true })
 }
 
@@ -214,13 +217,29 @@ func (r *recorder) markAll(ctx context.Context) {
 	for _, name := range r.private.names() {
 		r.mark(name)
 	}
-	all, err := r.watches.Watches(ctx)
+	all, err := r.toldWatches(ctx)
 	if err != nil && ctx.Err() == nil {
 		r.log.Error("searches cannot be read, so programs are not told what is new in them", "err", err)
 	}
 	for _, w := range all {
 		r.markSearch(w.Number, func(*markedSearch) {})
 	}
+}
+
+// toldWatches returns the searches whose news the journal records; see toldSearches.
+func (r *recorder) toldWatches(ctx context.Context) (all []proxy.Watch, err error) {
+	page, err := r.watches.Watches(ctx, proxy.WatchList{Limit: maxToldSearches})
+	if err != nil || page.Next == 0 {
+		return page.Watches, err
+	}
+	for _, text := range r.watches.keywords.told.named() {
+		same, err := r.watches.SameWatches(ctx, text)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, same...)
+	}
+	return all, nil
 }
 
 // recordMarked records what is marked. If that fails, it marks it again.

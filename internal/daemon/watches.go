@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"tidings/cobra"
@@ -27,8 +28,9 @@ type watches struct {
 	chosen func(number uint32) error
 }
 
-// maxWatches bounds the keyword subscriptions that are listed, and those that a new one is compared with.
-const maxWatches = 10_000
+// maxWatchesRead bounds the keyword subscriptions that one request for a part of their list reads, which takes a quarter of
+// a second. A list with a filter goes on with the next request.
+const maxWatchesRead = 200_000
 
 // Watch subscribes to the articles that match a query, for the node's user; see proxy.Keywords.
 func (ws *watches) Watch(ctx context.Context, text string) (proxy.Watch, error) {
@@ -46,10 +48,6 @@ func (ws *watches) watch(ctx context.Context, text string) (proxy.Watch, error) 
 		return proxy.Watch{}, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
 	}
 	text = q.String()
-	meaning, err := query.Canonical(text)
-	if err != nil {
-		return proxy.Watch{}, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
-	}
 	k := ws.keywords
 	select {
 	case ws.slot <- struct{}{}:
@@ -57,21 +55,8 @@ func (ws *watches) watch(ctx context.Context, text string) (proxy.Watch, error) 
 	case <-ctx.Done():
 		return proxy.Watch{}, ctx.Err()
 	}
-	existing, err := ws.Watches(ctx)
-	if err != nil {
-		return proxy.Watch{}, err
-	}
-	for _, w := range existing {
-		if existingMeaning, err := query.Canonical(w.Query); err != nil || existingMeaning != meaning {
-			continue
-		}
-		lasts := false // false for a subscription that is just being removed from the store
-		if err := k.do(ctx, func() { lasts = k.reflector.Active(cobra.SubscriptionID(w.Number)) }); err != nil {
-			return proxy.Watch{}, err
-		}
-		if lasts {
-			return w, nil
-		}
+	if existing, err := ws.SameWatches(ctx, text); err != nil || len(existing) > 0 {
+		return append(existing, proxy.Watch{})[0], err
 	}
 	// From now on the reflector receives new articles. Those that come while documents are read are added
 	// below.
@@ -85,12 +70,9 @@ func (ws *watches) watch(ctx context.Context, text string) (proxy.Watch, error) 
 	articles = matchesOf(q, articles)
 	number, err := k.subscribe(ctx, text, func() []cobra.BacklogArticle { return append(articles, k.arrivals.after(begun)...) })
 	switch {
-	case errors.Is(err, cobra.ErrTooGeneral):
-		err = fmt.Errorf("%w: %w", proxy.ErrQuery, err)
 	case errors.Is(err, cobra.ErrFull):
-		err = kindError{proxy.ErrFull, err}
-	}
-	if err != nil {
+		return proxy.Watch{}, kindError{proxy.ErrFull, fmt.Errorf("%w (%d): end another one first, with tidings unwatch, or raise --max-searches", err, k.config.MaxSubscriptions)}
+	case err != nil:
 		return proxy.Watch{}, err
 	}
 	return proxy.Watch{Number: uint32(number), Query: text, Since: time.Now().Truncate(time.Second)}, nil
@@ -134,16 +116,66 @@ func asUnknown(err error) error {
 	return err
 }
 
-// Watches lists the keyword subscriptions; see proxy.Keywords.
-func (ws *watches) Watches(ctx context.Context) (watches []proxy.Watch, err error) {
+// Watches lists keyword subscriptions; see proxy.Keywords.
+func (ws *watches) Watches(ctx context.Context, q proxy.WatchList) (p proxy.WatchPage, err error) {
 	if err := ws.keywords.do(ctx, func() {}); err != nil {
+		return p, err
+	}
+	filter, read := strings.ToLower(q.Filter), 0
+	err = cobra.Subscriptions(ws.keywords.disk, cobra.SubscriptionID(q.From), func(n cobra.SubscriptionID, text string, since time.Time) bool {
+		if len(p.Watches) == q.Limit || read == maxWatchesRead || ctx.Err() != nil {
+			p.Next = uint32(n)
+			return false
+		}
+		read++
+		if strings.Contains(strings.ToLower(text), filter) {
+			p.Watches = append(p.Watches, proxy.Watch{Number: uint32(n), Query: text, Since: since})
+		}
+		return true
+	})
+	return p, cmp.Or(err, ctx.Err())
+}
+
+// CountWatches returns the number of keyword subscriptions; see proxy.Keywords.
+func (ws *watches) CountWatches() int {
+	return int(ws.keywords.subscriptions.Load() + ws.keywords.unreadable.Load())
+}
+
+// SameWatches returns the keyword subscriptions with the meaning of a query; see proxy.Keywords.
+func (ws *watches) SameWatches(ctx context.Context, text string) (same []proxy.Watch, err error) {
+	k := ws.keywords
+	clauses, wrong := query.Clauses(text)
+	var numbers, unreadable []cobra.SubscriptionID
+	if err := k.do(ctx, func() {
+		if unreadable = k.reflector.Unreadable(); wrong == nil {
+			numbers = k.reflector.Find(clauses)
+		}
+	}); err != nil {
 		return nil, err
 	}
-	err = cobra.Subscriptions(ws.keywords.disk, func(n cobra.SubscriptionID, text string, since time.Time) bool {
-		watches = append(watches, proxy.Watch{Number: uint32(n), Query: text, Since: since})
-		return len(watches) < maxWatches
-	})
-	return watches, err
+	for i, n := range append(numbers, unreadable...) {
+		w, err := ws.LookUp(ctx, uint32(n))
+		switch {
+		case errors.Is(err, proxy.ErrNoSubscription): // it has just ended
+		case err != nil:
+			return nil, err
+		case i < len(numbers) || w.Query == text:
+			same = append(same, w)
+		}
+	}
+	return same, nil
+}
+
+// LookUp returns a keyword subscription; see proxy.Keywords.
+func (ws *watches) LookUp(ctx context.Context, number uint32) (proxy.Watch, error) {
+	if err := ws.keywords.do(ctx, func() {}); err != nil {
+		return proxy.Watch{}, err
+	}
+	text, since, err := cobra.Query(ws.keywords.disk, cobra.SubscriptionID(number))
+	if err != nil {
+		return proxy.Watch{}, asUnknown(err)
+	}
+	return proxy.Watch{Number: number, Query: text, Since: since}, nil
 }
 
 // Watched returns the feed of a keyword subscription; see proxy.Keywords.

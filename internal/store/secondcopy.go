@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	bolt "go.etcd.io/bbolt"
@@ -212,6 +213,9 @@ func appendFrame(b []byte, c change) []byte {
 func (d *Disk) rewriteSecond() error {
 	s := d.second
 	b := []byte(secondVersion)
+	if info, err := os.Stat(s.path); err == nil {
+		b = slices.Grow(b, int(min(info.Size(), maxSecond))+secondSlack) // growing copies many megabytes again and again
+	}
 	damaged := map[string]bool{} // keys of records
 	if err := d.foldLog(); err != nil {
 		return fmt.Errorf("second copy of records: %w", err)
@@ -253,7 +257,7 @@ func (d *Disk) rewriteSecond() error {
 		_ = s.file.Close() // its records are written anew
 		s.file = nil
 	}
-	if err == nil {
+	if err == nil && !sameContent(s.path, b) {
 		err = WriteFile(s.path, b)
 	}
 	if err == nil {
@@ -264,6 +268,29 @@ func (d *Disk) rewriteSecond() error {
 	}
 	s.size, s.startSize = int64(len(b)), int64(len(b))
 	return nil
+}
+
+// sameContent reports whether a file has this content already. A start then need not write and sync it.
+func sameContent(path string, content []byte) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	part := make([]byte, 1<<16)
+	for {
+		n, err := io.ReadFull(f, part)
+		if n > len(content) || !bytes.Equal(part[:n], content[:n]) {
+			return false
+		}
+		content = content[n:]
+		switch {
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			return len(content) == 0
+		case err != nil:
+			return false
+		}
+	}
 }
 
 // appendSecond appends durable changes to the second copy. A failure leaves the store as it is and

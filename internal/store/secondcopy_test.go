@@ -162,6 +162,40 @@ func TestSecondCopyDoesNotGrowForEver(t *testing.T) {
 	}
 }
 
+// A start leaves a second copy alone that is complete and has nothing else.
+func TestCompleteSecondCopyIsNotRewritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "node.db")
+	modified := func() (os.FileInfo, []byte) {
+		t.Helper()
+		info, err := os.Stat(path + secondMark)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(path + secondMark)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info, b
+	}
+	d := openTwice(t, path)
+	committed(t, d, entry("s/1", "one"), entry("s/2", "two"))
+	closed(t, d)
+	before, content := modified()
+	d = openTwice(t, path)
+	if after, _ := modified(); !os.SameFile(before, after) {
+		t.Error("a start writes the same file anew")
+	}
+	committed(t, d, env.Op{Key: []byte("s/1")})
+	closed(t, d)
+	if _, longer := modified(); len(longer) <= len(content) {
+		t.Errorf("a change is not appended: %d bytes, before %d", len(longer), len(content))
+	}
+	closed(t, openTwice(t, path))
+	if after, shorter := modified(); os.SameFile(before, after) || len(shorter) >= len(content) {
+		t.Errorf("a start leaves %d bytes with a record that was deleted", len(shorter))
+	}
+}
+
 // TestSecondCopyThatFailsIsReported takes the file away from a store, and gives it back.
 func TestSecondCopyThatFailsIsReported(t *testing.T) {
 	dir := t.TempDir()
@@ -185,7 +219,8 @@ func TestSecondCopyThatFailsIsReported(t *testing.T) {
 func TestStoreOpensWithoutItsSecondCopy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "node.db")
 	d := openTwice(t, path)
-	committed(t, d, entry("s/1", "one"))
+	committed(t, d, entry("s/1", "zero"))
+	committed(t, d, entry("s/1", "one")) // the copy has both, and has to be rewritten
 	closed(t, d)
 	inTheWay := path + secondMark + ".new"
 	if err := os.Mkdir(inTheWay, 0o700); err != nil {

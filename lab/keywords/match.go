@@ -19,6 +19,8 @@ type MatchConfig struct {
 	Subscriptions int
 	Lengths       []int // of articles, in words; Mix for all lengths
 	Distinct      bool  // equal subscriptions share no memory
+	General       bool  // subscriptions consist of frequent words only
+	Phrases       bool  // with General: every other one is a phrase
 	// Real are articles to match instead of random ones; subscriptions then consist of their words.
 	Real []cobra.Article
 	// Peer, if set, matches the first articles of each length, too.
@@ -43,9 +45,10 @@ const (
 // including ring writes, except those that begin with Match.
 type MatchRun struct {
 	Subscriptions int     `json:"subscriptions"`
-	Nodes         int     `json:"nodes"` // distinct subscriptions
-	Words         int     `json:"words"` // 0: all lengths
-	Path          string  `json:"path"`  // "match", or "html" for the whole path from HTML
+	Refused       int     `json:"refused"` // of these, by the configuration of the daemon
+	Nodes         int     `json:"nodes"`   // distinct subscriptions
+	Words         int     `json:"words"`   // 0: all lengths
+	Path          string  `json:"path"`    // "match", or "html" for the whole path from HTML
 	P50           float64 `json:"p50_us"`
 	P90           float64 `json:"p90_us"`
 	P99           float64 `json:"p99_us"`
@@ -84,6 +87,7 @@ type bench struct {
 	filterBytes float64 // of these, without rings
 	nextID      cobra.SubscriptionID
 	lastArticle uint32 // number of the last article
+	refused     int    // subscriptions
 	hits        []index.ClauseID
 }
 
@@ -96,7 +100,7 @@ func Match(ctx context.Context, c MatchConfig, progress func(float64), each func
 	if c.Real != nil {
 		b.words = wordsOf(c.Real)
 	}
-	b.filter = cobra.NewFilter(1, b.index)
+	b.filter = cobra.NewFilter(cobra.Config{}, b.index)
 	if err := b.subscribe(ctx, progress); err != nil {
 		return Change{}, err
 	}
@@ -138,14 +142,17 @@ func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
 				return context.Cause(ctx)
 			}
 		}
-		words = b.words.Subscription(r, words[:0])
-		text = b.words.Text(text[:0], words)
+		words = b.draw(r, words[:0])
+		if text = b.words.Text(text[:0], words); b.config.Phrases && i%2 == 0 {
+			text = append(append([]byte{'"'}, text...), '"')
+		}
 		clauses, err := query.Clauses(string(text))
 		if err != nil {
 			return fmt.Errorf("subscription %q: %w", text, err)
 		}
 		if err := b.filter.Add(b.nextID, clauses, func(index.ClauseID) {}); err != nil {
-			return fmt.Errorf("subscription %q: %w", text, err)
+			b.refused++
+			continue
 		}
 		b.nextID++
 	}
@@ -168,6 +175,14 @@ func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
 	debug.FreeOSMemory()
 	b.bytes = float64(b.config.Resident()-before) / float64(b.config.Subscriptions)
 	return nil
+}
+
+// draw appends the words of a random subscription.
+func (b *bench) draw(r *rand.Rand, words []uint32) []uint32 {
+	if b.config.General {
+		return b.words.General(r, words)
+	}
+	return b.words.Subscription(r, words)
 }
 
 // seed tells the index the frequencies of words, as it would learn them in operation.
@@ -203,7 +218,7 @@ func (b *bench) match(length int, articles []cobra.Article) MatchRun {
 	for i := range articles {
 		b.filter.Extract(&articles[i], &read[i])
 	}
-	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Clauses(), Words: length, Path: "match", Bytes: b.bytes, FilterBytes: b.filterBytes}
+	run := MatchRun{Subscriptions: b.config.Subscriptions, Refused: b.refused, Nodes: b.index.Clauses(), Words: length, Path: "match", Bytes: b.bytes, FilterBytes: b.filterBytes}
 	var match, all []float64
 	var spent time.Duration
 	for pass := range 2 {
@@ -259,7 +274,7 @@ func (b *bench) peer(length int, articles []cobra.Article) ([]PeerRun, error) {
 
 // wholePath parses articles and matches them.
 func (b *bench) wholePath(length int, articles []cobra.Article) MatchRun {
-	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Clauses(), Words: length, Path: "html", Bytes: b.bytes, FilterBytes: b.filterBytes}
+	run := MatchRun{Subscriptions: b.config.Subscriptions, Refused: b.refused, Nodes: b.index.Clauses(), Words: length, Path: "html", Bytes: b.bytes, FilterBytes: b.filterBytes}
 	var all []float64
 	var spent time.Duration
 	for pass := range 2 {
@@ -295,7 +310,7 @@ func (b *bench) change() (Change, error) {
 	c := Change{Subscriptions: b.config.Subscriptions}
 	texts := make([]string, changeCount)
 	for i := range texts {
-		texts[i] = string(b.words.Text(nil, b.words.Subscription(r, nil)))
+		texts[i] = string(b.words.Text(nil, b.draw(r, nil)))
 	}
 	var add, remove []float64
 	first := b.nextID

@@ -59,12 +59,23 @@ type realReflector struct {
 func openReflector(dir string, now time.Time) (*realReflector, error) {
 	d := &realReflector{now: now, calls: make(chan func(), 1<<10)}
 	var err error
-	if d.disk, err = store.Open(filepath.Join(dir, "keywords.db"), func(f func()) { d.calls <- f }, store.SecondCopy{}); err != nil {
+	if d.disk, err = store.Open(filepath.Join(dir, "keywords.db"), func(f func()) { d.calls <- f }, secondCopy()); err != nil {
 		return nil, err
 	}
-	c := cobra.Config{MaxTermShare: 1} // accept all subscriptions, even the paper's general ones
+	if d.disk.Lost() != "" { // a new store, as far as it knows
+		if err := d.disk.AcceptLoss(); err != nil {
+			return nil, errors.Join(err, d.disk.Close())
+		}
+	}
+	c := cobra.Config{MaxSubscriptions: cobra.HighestMaxSubscriptions} // otherwise that of the daemon
 	d.reflector, err = cobra.Open(env.Env{Clock: d, Worker: d, Store: d.disk, Log: slog.New(slog.DiscardHandler)}, c)
 	return d, err
+}
+
+// secondCopy selects the records with a second copy, as the daemon does.
+func secondCopy() store.SecondCopy {
+	subscriptions, numbers := cobra.IrreplaceableKeys()
+	return store.SecondCopy{Prefix: []string{subscriptions}, Lazy: []string{numbers}}
 }
 
 func (d *realReflector) Now() time.Time       { return d.now }
@@ -105,9 +116,11 @@ func Reflect(ctx context.Context, c ReflectConfig, progress func(float64)) (run 
 	defer func() { err = errors.Join(err, d.disk.Close()) }()
 	run = ReflectRun{Subscriptions: c.Subscriptions, Articles: c.Articles}
 	words := PaperWords()
-	if err := d.subscribe(ctx, words, &run, progress); err != nil {
+	begin := time.Now()
+	if err := d.subscribe(ctx, words, rand.New(rand.NewPCG(7, 1)), c.Subscriptions, func(done float64) { progress(0.5 * done) }); err != nil {
 		return run, err
 	}
+	run.Subscribe = micro(time.Since(begin)) / float64(run.Subscriptions)
 	if err := d.takeArticles(ctx, words, c, &run, progress); err != nil {
 		return run, err
 	}
@@ -122,20 +135,18 @@ func Reflect(ctx context.Context, c ReflectConfig, progress func(float64)) (run 
 	return run, d.restart(ctx, c, feeds, &run)
 }
 
-// subscribe makes the subscriptions.
-func (d *realReflector) subscribe(ctx context.Context, words *Words, run *ReflectRun, progress func(float64)) error {
+// subscribe makes n subscriptions.
+func (d *realReflector) subscribe(ctx context.Context, words *Words, r *rand.Rand, n int, progress func(float64)) error {
 	const waiting = 1 << 14 // the largest number of outstanding acknowledgements
-	r := rand.New(rand.NewPCG(7, 1))
 	acknowledged, asked := 0, 0
 	var failed error
-	begin := time.Now()
-	for asked < run.Subscriptions && failed == nil {
+	for asked < n && failed == nil {
 		d.reflector.Subscribe(string(words.Text(nil, words.Subscription(r, nil))), nil, func(_ cobra.SubscriptionID, err error) {
 			acknowledged++
 			failed = cmp.Or(failed, err)
 		})
 		if asked++; asked%1024 == 0 {
-			progress(0.5 * float64(asked) / float64(run.Subscriptions))
+			progress(float64(asked) / float64(n))
 		}
 		d.runCalls()
 		if err := d.until(ctx, func() bool { return asked-acknowledged < waiting }); err != nil {
@@ -145,7 +156,6 @@ func (d *realReflector) subscribe(ctx context.Context, words *Words, run *Reflec
 	if err := d.until(ctx, func() bool { return acknowledged == asked }); err != nil {
 		return err
 	}
-	run.Subscribe = micro(time.Since(begin)) / float64(run.Subscriptions)
 	return failed
 }
 

@@ -72,6 +72,7 @@ type Words struct {
 	lengths sampler
 	// seen[w] is the generation in which w was last drawn, so that nothing needs clearing.
 	seen       []uint32
+	frequent   int // rank of the last frequent word; 0: not known yet
 	generation uint32
 }
 
@@ -140,6 +141,26 @@ func (w *Words) Subscription(r *rand.Rand, words []uint32) []uint32 {
 	for n := w.lengths.draw(r) + 1; n > 0; {
 		word := uint32(w.table.draw(r)) + 1
 		if word > Excluded && w.seen[word] != w.generation {
+			w.seen[word] = w.generation
+			words = append(words, word)
+			n--
+		}
+	}
+	return words
+}
+
+// GeneralShare is the share of articles from which on a word counts as frequent.
+const GeneralShare = 0.05
+
+// General appends the distinct words, two to five, of a random subscription that consists of frequent words only.
+func (w *Words) General(r *rand.Rand, words []uint32) []uint32 {
+	if w.frequent == 0 {
+		for w.frequent = Excluded; w.Share(uint32(w.frequent)+1, mixMean) >= GeneralShare; w.frequent++ {
+		}
+	}
+	w.generation++
+	for n := 2 + r.IntN(4); n > 0; {
+		if word := uint32(Excluded + 1 + r.IntN(w.frequent-Excluded)); w.seen[word] != w.generation {
 			w.seen[word] = w.generation
 			words = append(words, word)
 			n--
