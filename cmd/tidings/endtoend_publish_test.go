@@ -150,7 +150,7 @@ func TestPublishers(t *testing.T) {
 	}
 
 	// The key is stolen and used. No node can know that. The thief has another record.
-	for _, suffix := range []string{"", ".record"} {
+	for _, suffix := range []string{"", ".record", ".record.log"} {
 		b, err := os.ReadFile(key + suffix)
 		if err == nil {
 			err = os.WriteFile(stolen+suffix, b, 0o600)

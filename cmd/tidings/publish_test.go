@@ -515,8 +515,10 @@ func TestAWrongAddressIsForgotten(t *testing.T) {
 	if code != exitFailed || !strings.Contains(said, "number 1 of "+blogURL+" is not kept") {
 		t.Errorf("%d, %s", code, said)
 	}
-	if record, err := os.ReadFile(p.key + ".record"); err != nil || strings.Contains(string(record), "blog.example") {
-		t.Errorf("the record has %s, %v", record, err)
+	for _, suffix := range []string{".record", ".record.log"} {
+		if record, err := os.ReadFile(p.key + suffix); err != nil || strings.Contains(string(record), "blog.example") {
+			t.Errorf("the record has %s, %v", record, err)
+		}
 	}
 }
 

@@ -530,6 +530,9 @@ func TestLostTailIsSentAgain(t *testing.T) {
 	}
 	var again []uint64
 	a = opened(t, path)
+	if l := a.record.feeds[url]; len(l.Earlier) != maxEarlier || l.Seq != last.Seq {
+		t.Errorf("%d entries before number %d", len(l.Earlier), l.Seq)
+	}
 	seq, err := signAndPush(a, url, third.Seq, third.Hash, item(t, "next"), time.Unix(3, 0), func(envelope []byte) error {
 		p, err := difference.OpenPublication(envelope)
 		again = append(again, p.Seq)
@@ -537,9 +540,6 @@ func TestLostTailIsSentAgain(t *testing.T) {
 	})
 	if want := []uint64{last.Seq - 2, last.Seq - 1, last.Seq, last.Seq + 1}; err != nil || seq != last.Seq+1 || !slices.Equal(again, want) {
 		t.Errorf("pushed %d, want %d: %v", again, want, err)
-	}
-	if l := a.record[url]; len(l.Earlier) != maxEarlier || l.Earlier[maxEarlier-1].Seq != last.Seq {
-		t.Errorf("%d lines before number %d", len(l.Earlier), l.Seq)
 	}
 }
 
@@ -614,13 +614,18 @@ func TestOldBackupIsNoticed(t *testing.T) {
 	}
 	a := opened(t, path)
 	one := signed(t, a, Head{}, "one")
-	backup, err := os.ReadFile(path + recordSuffix)
-	if err != nil {
-		t.Fatal(err)
+	var backup [2][]byte
+	for i, file := range []string{path + recordSuffix, path + recordSuffix + logSuffix} {
+		var err error
+		if backup[i], err = os.ReadFile(file); err != nil {
+			t.Fatal(err)
+		}
 	}
 	two := signed(t, a, Head{one.Seq, one.Hash}, "two")
-	if err := os.WriteFile(path+recordSuffix, backup, 0o600); err != nil {
-		t.Fatal(err)
+	for i, file := range []string{path + recordSuffix, path + recordSuffix + logSuffix} {
+		if err := os.WriteFile(file, backup[i], 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	a = opened(t, path)
 	for what, last := range map[string]Head{

@@ -3,11 +3,9 @@ package publisher
 import (
 	"cmp"
 	"crypto/ed25519"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -20,8 +18,6 @@ import (
 	"tidings/internal/store"
 )
 
-const recordSuffix = ".record"
-
 // ErrBehind says that the network has more items of a publisher than the record, or others.
 var ErrBehind = errors.New("the network has items of this publisher that the record lacks")
 
@@ -29,29 +25,6 @@ var ErrBehind = errors.New("the network has items of this publisher that the rec
 type Head struct {
 	Seq  uint64
 	Hash feed.Hash
-}
-
-// A recordEntry is an item that was signed for a feed. The record of a feed is its last item, which holds the
-// earlier ones.
-type recordEntry struct {
-	Seq      uint64        `json:"seq"`
-	Envelope []byte        `json:"envelope,omitempty"` // nil: only number and hash are known
-	Hash     []byte        `json:"hash"`
-	Accepted bool          `json:"taken,omitempty"`  // the network has accepted it; set for number 1 only
-	Earlier  []recordEntry `json:"before,omitempty"` // earlier items, the oldest first
-}
-
-// maxEarlier bounds the envelopes that are kept before the last one. The network may lose so many, or lack
-// them while another process signs, and gets them again. A node sends as many items at once (maxInFlight of
-// internal/daemon).
-const maxEarlier = 63
-
-// find returns the entry with a number, if its envelope is kept.
-func (e recordEntry) find(seq uint64) (recordEntry, bool) {
-	if i := slices.IndexFunc(e.Earlier, func(other recordEntry) bool { return other.Seq == seq }); i >= 0 {
-		return e.Earlier[i], len(e.Earlier[i].Envelope) > 0
-	}
-	return e, e.Seq == seq && len(e.Envelope) > 0
 }
 
 // A Signer signs items with a publisher's key. It is safe for concurrent use. Several processes may use one
@@ -62,11 +35,9 @@ type Signer struct {
 
 	mu         sync.Mutex
 	key        *Key
-	file       fs.FileInfo            // of the key file, when it was read
-	passphrase string                 // of the key file; "" if it has none
-	record     map[string]recordEntry // by URL
-	recordFile fs.FileInfo            // of the record's file, when it was read or written; nil: there is none
-	changed    bool                   // record differs from the file
+	file       fs.FileInfo // of the key file, when it was read
+	passphrase string      // of the key file; "" if it has none
+	record     *record
 }
 
 // Open reads a key and its record.
@@ -74,11 +45,11 @@ func Open(path string, ask Passphrase) (*Signer, error) {
 	if current, ok := strings.CutSuffix(path, oldSuffix); ok && exists(path) && exists(current) {
 		return nil, fmt.Errorf("%s is the former key, which keygen --rotate has replaced by the one in %s: give %s", path, current, current)
 	}
-	s := &Signer{path: path}
+	s := &Signer{path: path, record: newRecord(path + recordSuffix)}
 	if err := s.readKey(ask); err != nil {
 		return nil, err
 	}
-	if err := s.loadRecord(); err != nil {
+	if err := s.record.load(); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -118,51 +89,17 @@ func (s *Signer) reloadKey() error {
 	return nil
 }
 
-// loadRecord reads the current record, unless it is the one in memory.
-func (s *Signer) loadRecord() error {
-	file, err := os.Stat(s.path + recordSuffix)
-	if err == nil && s.recordFile != nil && os.SameFile(file, s.recordFile) && file.ModTime().Equal(s.recordFile.ModTime()) && file.Size() == s.recordFile.Size() {
-		return nil
-	}
-	s.recordFile = file // before reading, so that a file replaced meanwhile is read again
-	b, err := os.ReadFile(s.path + recordSuffix)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		s.record, s.recordFile = map[string]recordEntry{}, nil
-		return nil
-	case err != nil:
-		s.recordFile = nil
-		return fmt.Errorf("publisher's record: %w", err)
-	}
-	record := map[string]recordEntry{}
-	if err := json.Unmarshal(b, &record); err != nil {
-		s.recordFile = nil
-		return fmt.Errorf("%s%s is damaged (%w): restore it from a backup, or remove it and publish with --resume", s.path, recordSuffix, err)
-	}
-	s.record = record
-	return nil
-}
-
 // locked calls update with the current key and record, while no other process uses the record, and then writes what
 // update has changed. If that fails, the old record stays.
 func (s *Signer) locked(update func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var failed error
-	err := store.WithFileLock(s.path+recordSuffix, func() error { // errors of update need no prefix
-		if failed = cmp.Or(s.reloadKey(), s.loadRecord()); failed != nil {
-			return nil
+	err := store.WithFileLock(s.path+recordSuffix, func() (err error) { // errors of update need no prefix
+		if failed = cmp.Or(s.reloadKey(), s.record.load()); failed == nil {
+			failed, err = s.record.update(update)
 		}
-		before := maps.Clone(s.record)
-		if failed = update(); !s.changed {
-			return nil
-		}
-		s.changed = false
-		if err := s.writeRecord(); err != nil {
-			s.record = before
-			return err
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		return cmp.Or(failed, fmt.Errorf("publisher's record: %w", err))
@@ -186,15 +123,11 @@ func (s *Signer) Feeds() map[string]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	feeds := map[string]bool{}
-	for url, e := range s.record {
+	for url, e := range s.record.feeds {
 		feeds[url] = e.everAccepted()
 	}
 	return feeds
 }
-
-// everTaken reports whether the network ever accepted an item of the feed. Before, nothing is signed after
-// number 1.
-func (e recordEntry) everAccepted() bool { return e.Seq > 1 || e.Accepted }
 
 // NextUnsent returns the envelope of the item that follows last, the network's last one, or nil if none was
 // signed. If the former key signed it, that item and all later ones are first signed again with the present
@@ -208,7 +141,7 @@ func (s *Signer) NextUnsent(url string, last Head, now time.Time) (envelope []by
 }
 
 func (s *Signer) nextUnsent(url string, last Head, now time.Time) ([]byte, error) {
-	e, ok := s.record[url].find(last.Seq + 1)
+	e, ok := s.record.feeds[url].find(last.Seq + 1)
 	if !ok {
 		return nil, nil
 	}
@@ -219,15 +152,15 @@ func (s *Signer) nextUnsent(url string, last Head, now time.Time) ([]byte, error
 	if p.SignedBy(s.key.Public()) {
 		return e.Envelope, nil
 	}
-	if last.Seq == 0 && s.record[url].everAccepted() { // accepted items must not be signed again
+	if last.Seq == 0 && s.record.feeds[url].everAccepted() { // accepted items must not be signed again
 		return nil, fmt.Errorf("%w: what the network has of %s is not known yet", feedtree.ErrNotAccepted, url)
 	}
 	prev := p.Prev
 	if last.Seq > 0 {
 		prev = last.Hash
 	}
-	for seq := e.Seq; seq <= s.record[url].Seq; seq++ {
-		old, ok := s.record[url].find(seq)
+	for seq := e.Seq; seq <= s.record.feeds[url].Seq; seq++ {
+		old, ok := s.record.feeds[url].find(seq)
 		if !ok {
 			break
 		}
@@ -237,10 +170,10 @@ func (s *Signer) nextUnsent(url string, last Head, now time.Time) ([]byte, error
 		if err != nil {
 			return nil, fmt.Errorf("publisher's record: number %d of %s: %w", seq, url, err)
 		}
-		s.addEntry(url, recordEntry{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
+		s.record.change(url, recordEntry{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
 		prev = p.Hash
 	}
-	e, _ = s.record[url].find(last.Seq + 1)
+	e, _ = s.record.feeds[url].find(last.Seq + 1)
 	return e.Envelope, nil
 }
 
@@ -267,7 +200,7 @@ func (s *Signer) signNext(url string, last Head, it *feed.Item, now time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	s.addEntry(url, recordEntry{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
+	s.record.change(url, recordEntry{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
 	return p, nil
 }
 
@@ -290,7 +223,7 @@ func (s *Signer) SignAndPush(url string, last uint64, hash feed.Hash, items []*f
 					signed[i], errs[i] = s.signNext(url, head, items[i], now)
 				}
 			default:
-				if earlier, err = difference.OpenPublication(raw); err == nil && earlier.Item != nil && earlier.Seq == s.record[url].Seq {
+				if earlier, err = difference.OpenPublication(raw); err == nil && earlier.Item != nil && earlier.Seq == s.record.feeds[url].Seq {
 					isNext = earlier.Item.ID == items[first].ID && earlier.Item.Hash == items[first].Hash
 				}
 			}
@@ -381,7 +314,7 @@ func (s *Signer) SignHeartbeat(url string, last Head, now time.Time) (envelope [
 // checkRecord returns the last item in the record. It returns ErrBehind if the network's last item
 // contradicts the record.
 func (s *Signer) checkRecord(url string, last Head) (seq uint64, hash feed.Hash, err error) {
-	e := s.record[url]
+	e := s.record.feeds[url]
 	switch {
 	case last.Seq > e.Seq:
 		return 0, hash, fmt.Errorf("%w: it has number %d of %s, and %s%s ends with %d: the record comes from an old backup, or somebody else has the key; if it comes from a backup, publish with --resume", ErrBehind, last.Seq, url, s.path, recordSuffix, e.Seq)
@@ -397,48 +330,10 @@ func (s *Signer) checkRecord(url string, last Head) (seq uint64, hash feed.Hash,
 // Resume continues from the network's last item, because the owner of the key has confirmed that it is right.
 func (s *Signer) Resume(url string, last Head) error {
 	return s.locked(func() error {
-		if last.Seq < s.record[url].Seq {
+		if last.Seq < s.record.feeds[url].Seq {
 			return nil
 		}
-		s.addEntry(url, recordEntry{Seq: last.Seq, Hash: last.Hash[:], Accepted: last.Seq > 0})
+		s.record.change(url, recordEntry{Seq: last.Seq, Hash: last.Hash[:], Accepted: last.Seq > 0})
 		return nil
 	})
-}
-
-// addEntry adds an entry to the record of a feed, or replaces the one with its number.
-func (s *Signer) addEntry(url string, entry recordEntry) {
-	old, had := s.record[url]
-	entries := slices.Clone(old.Earlier)
-	if had {
-		old.Earlier = nil
-		entries = append(entries, old)
-	}
-	if i := slices.IndexFunc(entries, func(other recordEntry) bool { return other.Seq == entry.Seq }); i >= 0 {
-		entries[i] = entry
-	} else {
-		entries = append(entries, entry)
-	}
-	last := entries[len(entries)-1]
-	last.Earlier = entries[max(0, len(entries)-1-maxEarlier) : len(entries)-1]
-	s.setEntry(url, last)
-}
-
-// setEntry replaces the entry of a feed. An empty entry removes the feed. The caller is a function that locked calls.
-func (s *Signer) setEntry(url string, entry recordEntry) {
-	s.changed = true
-	if s.record[url] = entry; entry.Seq == 0 {
-		delete(s.record, url)
-	}
-}
-
-// writeRecord writes the record.
-func (s *Signer) writeRecord() error {
-	b, err := json.Marshal(s.record)
-	if err == nil {
-		err = store.WriteFile(s.path+recordSuffix, append(b, '\n'))
-	}
-	if err == nil {
-		s.recordFile, err = os.Stat(s.path + recordSuffix)
-	}
-	return err
 }

@@ -55,23 +55,26 @@ func (s *Signer) sent(p *difference.Publication, last Head, callerWaits, earlier
 		// Whether the first item was accepted is only a hint, so a failure to note it is ignored.
 		drop := false
 		err := s.locked(func() error {
-			entry := s.record[p.URL]
+			entry := s.record.feeds[p.URL]
 			switch {
 			case entry.everAccepted() || string(entry.Hash) != string(p.Hash[:]): // another process has signed since
 				return nil
 			case !refused:
 				entry.Accepted = true
-				s.setEntry(p.URL, entry)
+				s.record.change(p.URL, entry)
 			case last.Seq > 0:
 			default:
 				drop = true
-				s.setEntry(p.URL, recordEntry{})
+				s.record.change(p.URL, recordEntry{})
 			}
 			return nil
 		})
 		unsent.Dropped = drop && err == nil
 	}
 	if sendErr == nil {
+		s.mu.Lock()
+		s.record.accepted[p.URL] = max(s.record.accepted[p.URL], p.Seq)
+		s.mu.Unlock()
 		return nil
 	}
 	return unsent

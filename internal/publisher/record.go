@@ -1,0 +1,292 @@
+package publisher
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+
+	"tidings/internal/store"
+)
+
+const (
+	recordSuffix = ".record"
+	logSuffix    = ".log" // behind recordSuffix
+
+	// recordVersion is the version of the record's format. Version 1 was the object feeds alone, without a log. Programs that
+	// know only version 1 cannot decode the number, and refuse the record.
+	recordVersion = 2
+	// minFoldedLog bounds the log, in bytes, if the record is smaller than that. A larger log is read for longer at a start; a
+	// smaller one makes the record be rewritten more often.
+	minFoldedLog = 1 << 20
+	// maxEarlier bounds the envelopes that are kept before the last one. The network may lose so many, or lack
+	// them while another process signs, and gets them again. A node sends as many items at once (maxInFlight of
+	// internal/daemon).
+	maxEarlier = 63
+	// maxEarlierAccepted bounds the envelopes that are kept before the last one that the network has accepted. It gets them
+	// again if it loses them.
+	maxEarlierAccepted = 15
+)
+
+// A recordEntry is an item that was signed for a feed. The record of a feed is its last item, which holds the
+// earlier ones.
+type recordEntry struct {
+	Seq      uint64        `json:"seq"`
+	Envelope []byte        `json:"envelope,omitempty"` // nil: only number and hash are known
+	Hash     []byte        `json:"hash"`
+	Accepted bool          `json:"taken,omitempty"`  // the network has accepted it; set for number 1 only
+	Earlier  []recordEntry `json:"before,omitempty"` // earlier items, the oldest first
+}
+
+// find returns the entry with a number, if its envelope is kept.
+func (e recordEntry) find(seq uint64) (recordEntry, bool) {
+	if i := slices.IndexFunc(e.Earlier, func(other recordEntry) bool { return other.Seq == seq }); i >= 0 {
+		return e.Earlier[i], len(e.Earlier[i].Envelope) > 0
+	}
+	return e, e.Seq == seq && len(e.Envelope) > 0
+}
+
+// everAccepted reports whether the network ever accepted an item of the feed. Before, nothing is signed after
+// number 1.
+func (e recordEntry) everAccepted() bool { return e.Seq > 1 || e.Accepted }
+
+// A storedRecord is the record's file.
+type storedRecord struct {
+	Version int                    `json:"version"`
+	Log     string                 `json:"log"` // identifies the lines of the log that follow this record
+	Feeds   map[string]recordEntry `json:"feeds"`
+}
+
+// A logLine is a line of the log: the changes of one signature or one batch.
+type logLine struct {
+	Log     string         `json:"log"`
+	Changes []recordChange `json:"changes"`
+}
+
+// A recordChange adds an entry to the record of a feed, or replaces the one with its number. An entry without a number
+// removes the feed.
+type recordChange struct {
+	URL   string      `json:"url"`
+	Entry recordEntry `json:"entry"`
+}
+
+// A record is what a key has signed: the last items of each feed. It is the record's file with the changes of the log applied.
+type record struct {
+	path     string
+	feeds    map[string]recordEntry // by URL
+	accepted map[string]uint64      // by URL: the last number that the network is known to have accepted
+
+	file    fs.FileInfo    // of the record's file, when it was read or written; nil: it must be read
+	size    int64          // of the record's file
+	id      string         // of the log's lines; empty: the record has no log yet
+	log     fs.FileInfo    // of the log, when it was first read
+	logSize int64          // of the log, without a torn end
+	changes []recordChange // that are not on disk yet
+}
+
+func newRecord(path string) *record {
+	return &record{path: path, feeds: map[string]recordEntry{}, accepted: map[string]uint64{}}
+}
+
+// load reads what other processes have changed since the last call.
+func (r *record) load() error {
+	file, err := os.Stat(r.path)
+	if err == nil && r.file != nil && os.SameFile(file, r.file) && file.ModTime().Equal(r.file.ModTime()) && file.Size() == r.file.Size() {
+		return r.replay()
+	}
+	r.file = nil
+	b, err := os.ReadFile(r.path)
+	stored := storedRecord{Feeds: map[string]recordEntry{}}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("publisher's record: %w", err)
+	default:
+		if err = json.Unmarshal(b, &stored); err == nil && stored.Version == 0 {
+			err = json.Unmarshal(b, &stored.Feeds)
+		}
+		if err != nil {
+			return r.damaged(r.path, err)
+		}
+		if stored.Version > recordVersion {
+			return fmt.Errorf("%s was written by a newer version of tidings: use that one with this key", r.path)
+		}
+	}
+	r.feeds, r.id, r.log, r.logSize, r.size = stored.Feeds, stored.Log, nil, 0, int64(len(b))
+	if err := r.replay(); err != nil {
+		return err
+	}
+	r.file = file // from before reading, so that a file replaced meanwhile is read again
+	return nil
+}
+
+// damaged returns the error of a file that cannot be read.
+func (r *record) damaged(path string, err error) error {
+	return fmt.Errorf("%s is damaged (%w): restore it and what belongs to it, %s*, from a backup, or remove %[3]s and publish with --resume", path, err, r.path)
+}
+
+// replay applies the lines that the log has got since the last call. A last line that is not complete was never used: the
+// process ended before it was synced.
+func (r *record) replay() error {
+	if r.id == "" {
+		return nil
+	}
+	f, err := os.Open(r.path + logSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r.damaged(r.path, errors.New("its log is missing"))
+	}
+	if err != nil {
+		return fmt.Errorf("publisher's record: %w", err)
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("publisher's record: %w", err)
+	}
+	if r.log != nil && (!os.SameFile(info, r.log) || info.Size() < r.logSize) { // somebody has replaced it
+		r.file = nil
+		return r.load()
+	}
+	r.log = info
+	b, err := io.ReadAll(io.NewSectionReader(f, r.logSize, info.Size()-r.logSize))
+	if err != nil {
+		return fmt.Errorf("publisher's record: %w", err)
+	}
+	for {
+		raw, rest, whole := bytes.Cut(b, []byte{'\n'})
+		if !whole {
+			return nil
+		}
+		var line logLine
+		if err := json.Unmarshal(raw, &line); err != nil {
+			if bytes.IndexByte(rest, '\n') >= 0 { // a line is written only after the one before it was synced
+				r.file = nil
+				return r.damaged(r.path+logSuffix, err)
+			}
+			return nil
+		}
+		if line.Log != r.id { // the record already has these changes
+			return nil
+		}
+		for _, c := range line.Changes {
+			r.apply(c)
+		}
+		r.logSize, b = r.logSize+int64(len(raw))+1, rest
+	}
+}
+
+// change changes the record in memory; save makes that durable.
+func (r *record) change(url string, entry recordEntry) {
+	c := recordChange{url, entry}
+	r.changes = append(r.changes, c)
+	r.apply(c)
+}
+
+func (r *record) apply(c recordChange) {
+	if c.Entry.Seq == 0 {
+		delete(r.feeds, c.URL)
+		return
+	}
+	old, had := r.feeds[c.URL]
+	entries := slices.Clone(old.Earlier)
+	if had {
+		old.Earlier = nil
+		entries = append(entries, old)
+	}
+	if i := slices.IndexFunc(entries, func(other recordEntry) bool { return other.Seq == c.Entry.Seq }); i >= 0 {
+		entries[i] = c.Entry
+	} else {
+		entries = append(entries, c.Entry)
+	}
+	last := entries[len(entries)-1]
+	entries = entries[max(0, len(entries)-1-maxEarlier) : len(entries)-1]
+	for len(entries) > 0 && entries[0].Seq+maxEarlierAccepted < r.accepted[c.URL] {
+		entries = entries[1:]
+	}
+	last.Earlier = entries
+	r.feeds[c.URL] = last
+}
+
+// update calls do and makes what it has changed durable. If that fails, the changes are undone.
+func (r *record) update(do func() error) (failed, err error) {
+	before := maps.Clone(r.feeds)
+	failed = do()
+	changes := r.changes
+	if r.changes = nil; len(changes) == 0 {
+		return failed, nil
+	}
+	isRemoved := func(c recordChange) bool { return c.Entry.Seq == 0 } // and shall leave no trace
+	if r.id == "" || r.logSize > max(minFoldedLog, r.size) || slices.ContainsFunc(changes, isRemoved) {
+		err = r.fold()
+	} else {
+		err = r.append(changes)
+	}
+	if err != nil {
+		r.feeds, r.file = before, nil
+	}
+	return failed, err
+}
+
+// append adds a line to the log, in place of a torn one.
+func (r *record) append(changes []recordChange) error {
+	line, err := json.Marshal(logLine{r.id, changes})
+	if err != nil {
+		return err
+	}
+	line = append(line, '\n')
+	f, err := os.OpenFile(r.path+logSuffix, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if r.log.Size() != r.logSize {
+		err = f.Truncate(r.logSize)
+	}
+	if err == nil {
+		_, err = f.WriteAt(line, r.logSize)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		return errors.Join(err, f.Truncate(r.logSize), f.Close()) // nobody has seen the line
+	}
+	r.logSize += int64(len(line))
+	if r.log, err = f.Stat(); err != nil {
+		r.file = nil
+	}
+	return f.Close()
+}
+
+// fold writes the whole record, and empties the log. The log exists before the record that needs it. Lines that are left
+// after a crash belong to the former record, and are ignored and overwritten.
+func (r *record) fold() error {
+	f, err := os.OpenFile(r.path+logSuffix, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	stored := storedRecord{recordVersion, rand.Text(), r.feeds}
+	b, err := json.Marshal(stored)
+	if err == nil {
+		err = store.WriteFile(r.path, append(b, '\n'))
+	}
+	if err == nil {
+		err = f.Truncate(0)
+	}
+	if err == nil {
+		r.log, err = f.Stat()
+	}
+	if err == nil {
+		r.file, err = os.Stat(r.path)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	r.id, r.logSize, r.size = stored.Log, 0, int64(len(b))+1
+	return nil
+}

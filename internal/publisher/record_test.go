@@ -1,0 +1,310 @@
+package publisher
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/difference"
+	"tidings/internal/feed"
+)
+
+// newKey makes a key and returns its path.
+func newKey(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "blog.key")
+	if _, err := Generate(path, ""); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// size returns the size of a file.
+func size(t *testing.T, path string) int64 {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}
+
+// A signature adds a line to the log and leaves the record's file alone, until the log is larger than both its bound and the
+// record. Then the record has everything and the log is empty.
+func TestLogIsFolded(t *testing.T) {
+	path := newKey(t)
+	a := opened(t, path)
+	signed(t, a, Head{}, "first")
+	log, before := path+recordSuffix+logSuffix, a.record.file
+	var last *difference.Publication
+	large := strings.Repeat("x", 20_000)
+	folded := false
+	for i := range 2 * minFoldedLog / len(large) {
+		was := size(t, log)
+		last = signed(t, a, Head{}, fmt.Sprint(i, large))
+		now := size(t, log)
+		if info, err := os.Stat(path + recordSuffix); err != nil || os.SameFile(before, info) != (now > 0) {
+			t.Fatalf("log of %d bytes, then %d: %v", was, now, err)
+		}
+		if now == 0 {
+			if folded = true; was <= minFoldedLog {
+				t.Errorf("the log was folded at %d bytes", was)
+			}
+			break
+		}
+	}
+	if !folded {
+		t.Errorf("the log has %d bytes", size(t, log))
+	}
+	if e := opened(t, path).record.feeds[url]; e.Seq != last.Seq || !bytes.Equal(e.Envelope, last.Raw) {
+		t.Errorf("the record ends with %d, not %d", e.Seq, last.Seq)
+	}
+}
+
+// A crash at any byte of a line leaves the record as it was before the line, and the next line takes its place.
+func TestTornLineIsIgnored(t *testing.T) {
+	path := newKey(t)
+	log := path + recordSuffix + logSuffix
+	a := opened(t, path)
+	signed(t, a, Head{}, "one")
+	two := signed(t, a, Head{}, "two")
+	whole := size(t, log)
+	signed(t, a, Head{}, "three")
+	b, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	torn := map[string][]byte{"zeros": append(bytes.Clone(b[:whole]), make([]byte, 100)...), "zeros and the end of a line": append(bytes.Clone(b[:whole]), "\x00\x00\n"...)}
+	for cut := whole; cut < int64(len(b)); cut += 97 {
+		torn[fmt.Sprintf("%d bytes", cut-whole)] = b[:cut]
+	}
+	for name, b := range torn {
+		if err := os.WriteFile(log, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a := opened(t, path)
+		if e := a.record.feeds[url]; e.Seq != two.Seq {
+			t.Errorf("%s: the record ends with %d", name, e.Seq)
+		}
+		if p := signed(t, a, Head{}, "another"); p.Seq != 3 || p.Prev != two.Hash {
+			t.Errorf("%s: number %d", name, p.Seq)
+		}
+		if e := opened(t, path).record.feeds[url]; e.Seq != 3 {
+			t.Errorf("%s: the next process reads %d", name, e.Seq)
+		}
+	}
+}
+
+// A damaged line that others follow was synced, and perhaps sent, so nothing is signed. Nor is it if the log is missing.
+func TestDamagedLogIsRefused(t *testing.T) {
+	path := newKey(t)
+	log := path + recordSuffix + logSuffix
+	a := opened(t, path)
+	for _, name := range []string{"one", "two", "three"} {
+		signed(t, a, Head{}, name)
+	}
+	b, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[2] = 0
+	if err := os.WriteFile(log, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, noPassphrase); err == nil || !strings.Contains(err.Error(), log+" is damaged") {
+		t.Errorf("a damaged line: %v", err)
+	}
+	if err := os.Remove(log); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, noPassphrase); err == nil || !strings.Contains(err.Error(), "its log is missing") {
+		t.Errorf("no log: %v", err)
+	}
+	if _, err := a.Sign(url, Head{}, item(t, "four"), time.Now()); err == nil || !strings.Contains(err.Error(), "its log is missing") {
+		t.Errorf("no log, in a running process: %v", err)
+	}
+}
+
+// A crash after the record was folded and before the log was emptied repeats nothing.
+func TestLinesOfFormerRecordAreIgnored(t *testing.T) {
+	path := newKey(t)
+	log := path + recordSuffix + logSuffix
+	a := opened(t, path)
+	signed(t, a, Head{}, "one")
+	signed(t, a, Head{}, "two")
+	stale, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 * maxEarlier { // so many that the record no longer has what the stale lines add
+		signed(t, a, Head{}, "later")
+	}
+	if err := a.record.fold(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(log, stale, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := a.record.feeds[url]
+	for _, a := range []*Signer{opened(t, path), a} {
+		if p := signed(t, a, Head{}, "next"); p.Seq != want.Seq+1 || p.Prev != feed.Hash(want.Hash) {
+			t.Errorf("number %d after %d", p.Seq, want.Seq)
+		}
+		want = a.record.feeds[url]
+	}
+}
+
+// The record of an older version is read. Once a line was written, the older version cannot read the record, and a newer
+// version's record is refused here.
+func TestVersionsOfTheRecord(t *testing.T) {
+	path := newKey(t)
+	a := opened(t, path)
+	one := signed(t, a, Head{}, "one")
+	old, err := json.Marshal(a.record.feeds) // version 1
+	if err == nil {
+		err = os.WriteFile(path+recordSuffix, old, 0o600)
+	}
+	if err == nil {
+		err = os.Remove(path + recordSuffix + logSuffix)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a = opened(t, path)
+	if two := signed(t, a, Head{}, "two"); two.Seq != 2 || two.Prev != one.Hash {
+		t.Errorf("number %d after the record of an older version", two.Seq)
+	}
+	b, err := os.ReadFile(path + recordSuffix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, &map[string]recordEntry{}); err == nil {
+		t.Error("an older version reads the record, and does not know of its log")
+	}
+	if err := os.WriteFile(path+recordSuffix, bytes.Replace(b, []byte(`"version":2`), []byte(`"version":3`), 1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, noPassphrase); err == nil || !strings.Contains(err.Error(), "newer version") {
+		t.Errorf("a newer record: %v", err)
+	}
+}
+
+// Items that the network has accepted are kept in a small number.
+func TestAcceptedItemsAreDropped(t *testing.T) {
+	a := opened(t, newKey(t))
+	var had Head
+	for i := range 2 * maxEarlier {
+		if _, err := signAndPush(a, url, had.Seq, had.Hash, item(t, fmt.Sprint(i)), time.Unix(2, 0), func(envelope []byte) error {
+			p, err := difference.OpenPublication(envelope)
+			if err == nil {
+				had = Head{p.Seq, p.Hash}
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(a.record.feeds[url].Earlier); n < maxEarlierAccepted || n > maxEarlierAccepted+2 {
+		t.Errorf("%d earlier items are kept", n)
+	}
+}
+
+// signsForever is the environment variable with the key of a process that TestKilledProcesses starts.
+const signsForever = "TIDINGS_TEST_SIGNS_FOREVER"
+
+// Processes that share a key are killed at any time. No number is ever seen with two items, and the record has all that were
+// seen.
+func TestKilledProcesses(t *testing.T) {
+	if path := os.Getenv(signsForever); path != "" {
+		a := opened(t, path)
+		for i := 0; ; i++ {
+			p := signed(t, a, Head{}, fmt.Sprint(os.Getpid(), i, strings.Repeat("x", 15_000)))
+			fmt.Printf("signed %d %s\n", p.Seq, p.Hash)
+		}
+	}
+	path := newKey(t)
+	seen := map[uint64]string{}
+	for round := range 4 {
+		var outputs []*bufio.Scanner
+		var children []*exec.Cmd
+		for range 2 {
+			c := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledProcesses$")
+			c.Env = append(os.Environ(), signsForever+"="+path)
+			out, err := c.StdoutPipe()
+			if err == nil {
+				err = c.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			outputs, children = append(outputs, bufio.NewScanner(out)), append(children, c)
+		}
+		for i, out := range outputs {
+			for n := 0; out.Scan(); n++ {
+				var seq uint64
+				var hash string
+				if _, err := fmt.Sscanf(out.Text(), "signed %d %s", &seq, &hash); err != nil {
+					continue // a line that was cut off
+				}
+				if other, had := seen[seq]; had && other != hash {
+					t.Errorf("number %d was used twice", seq)
+				}
+				if seen[seq] = hash; n == 3+5*round {
+					if err := children[i].Process.Kill(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			_ = children[i].Wait() // it was killed
+		}
+		last := opened(t, path).record.feeds[url]
+		for seq, hash := range seen {
+			e, kept := last.find(seq)
+			if seq > last.Seq || kept && feed.Hash(e.Hash).String() != hash {
+				t.Errorf("number %d is not in the record, which ends with %d", seq, last.Seq)
+			}
+		}
+	}
+	if len(seen) < 40 {
+		t.Errorf("only %d items were signed", len(seen))
+	}
+}
+
+// A batch of items costs one sync, whatever the number of feeds and of items before.
+func BenchmarkSignAndPush(b *testing.B) {
+	for _, n := range []int{1, 16} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			path := newKey(b)
+			a, err := Open(path, noPassphrase)
+			if err != nil {
+				b.Fatal(err)
+			}
+			it, err := feed.NewItem(feed.RSS, feed.Meaning{GUID: "one", Title: "one", Content: strings.Repeat("It says something. ", 30)}, time.Unix(1, 0))
+			if err != nil {
+				b.Fatal(err)
+			}
+			var items []*feed.Item
+			for range n {
+				items = append(items, &it)
+			}
+			var had Head
+			for b.Loop() {
+				_, errs := a.SignAndPush(url, had.Seq, had.Hash, items, time.Unix(2, 0), func(all []*difference.Publication) []error {
+					last := all[len(all)-1]
+					had = Head{last.Seq, last.Hash}
+					return make([]error, len(all))
+				})
+				if errs[0] != nil {
+					b.Fatal(errs[0])
+				}
+			}
+		})
+	}
+}
