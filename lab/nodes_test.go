@@ -15,7 +15,7 @@ import (
 // TestMain lets this test binary run as a process that holds nodes, or that serves feeds, as the
 // program does.
 func TestMain(m *testing.M) {
-	if args := os.Args[1:]; len(args) >= 2 && args[0] == "bench" && slices.Contains([]string{"house", "street", "liar"}, args[1]) {
+	if args := os.Args[1:]; len(args) >= 2 && args[0] == "bench" && slices.Contains([]string{"house", "street", "liar", "watcher"}, args[1]) {
 		os.Exit(run(context.Background(), args, stdio{os.Stdout, os.Stderr}))
 	}
 	os.Exit(m.Run())
