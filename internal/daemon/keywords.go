@@ -39,6 +39,7 @@ type keywords struct {
 
 	arrivals        arrivals
 	missed          missedArticles
+	tier            tierArticles
 	restoredText    locale.Text    // what was restored of a damaged or lost store; empty: nothing was
 	memoryShare     func() float64 // share of the memory limit in use, 0 to 1; tests replace it
 	memoryCheckedAt time.Time      // when memoryShare was last called; owned by the loop
@@ -135,6 +136,7 @@ func (k *keywords) Run(now time.Time) (next time.Time) {
 			k.arrivals.clear(now)
 		}
 	}
+	k.tier.run(k)
 	next = k.reflector.Run(now)
 	k.publishCounts()
 	s := k.reflector.Stats()
@@ -311,6 +313,10 @@ func (k *keywords) match(s feedtree.Subscription, item *feed.Item, lost func()) 
 		k.log.Debug("item is unreadable and was not searched", "url", s.URL)
 		return
 	}
+	k.receive(a, lost)
+}
+
+func (k *keywords) receive(a *cobra.Article, lost func()) {
 	now := k.loop.Now()
 	if now.Sub(arrivalTime(a, now)) > recentAge {
 		return // the backlog of a new subscription
