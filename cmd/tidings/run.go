@@ -36,6 +36,10 @@ type runCommand struct {
 	Authority           string   `placeholder:"DIR" help:"Directory of an authority, from tidings network create. The node admits members for it. Without --bootstrap it founds the network that was created with it."`
 	AllowPrivateOrigins bool     `help:"Also poll feeds, and send notifications, at private addresses. If this node founds a network, its nodes may have private addresses."`
 	Filter              bool     `help:"Match searches against all feeds of the network, not only against your subscriptions."`
+	Role                string   `enum:"all,crawler,filter,reflector" default:"all" placeholder:"ROLE" help:"What this node is to be in the hosting centre of --topology: crawler, filter, reflector, or all (default): whatever the topology says."`
+	Topology            string   `placeholder:"FILE" help:"Topology of a hosting centre, from tidings provision --json, with the address of each node as \"peer\"."`
+	CrawlList           string   `placeholder:"FILE" help:"Feeds that the crawlers of a hosting centre poll: OPML, or a text with an address in each line. It is read again when it changes."`
+	WhenFull            string   `enum:"wait,drop" default:"wait" placeholder:"MODE" help:"What a node of a hosting centre does when the next node is too slow: wait (default) or drop articles, and count them."`
 	KeywordItems        int      `default:"10" placeholder:"N" help:"Number of articles in the feed of a search, 1 to 200 (${default}). Each takes four bytes of memory per query."`
 	Contact             string   `placeholder:"URL" help:"Contact for owners of polled web servers: an http, https or mailto URL, which is sent in the User-Agent. Default: none."`
 	NoIcons             bool     `help:"Do not ask the web sites of your feeds for their icons, which the node's pages show."`
@@ -154,6 +158,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	d.AllowPrivateOrigins = c.AllowPrivateOrigins
 	d.Filter = c.Filter
 	d.KeywordItems = c.KeywordItems
+	d.Hosting = daemon.Hosting{Role: c.Role, Topology: c.Topology, CrawlList: c.CrawlList, Drop: c.WhenFull == "drop"}
 	d.SubscribeOnRead = c.SubscribeOnRead
 	d.NoIcons = c.NoIcons
 	d.Contact = c.Contact

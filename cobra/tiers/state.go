@@ -26,7 +26,7 @@ type LinkState struct {
 
 // State returns what the node does. Without a plan it is empty.
 func (t *Tiers) State() State {
-	s := State{Name: t.self.Name, Role: t.self.Role, Stats: t.stats}
+	s := State{Name: t.self.Name, Role: t.self.Role, Stats: t.Stats()}
 	if t.out == nil {
 		return s
 	}

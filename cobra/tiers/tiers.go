@@ -89,6 +89,12 @@ type Stats struct {
 	Garbage  uint64 // invalid messages and articles
 	Polls    uint64 // answers of origins to a crawler
 	Found    uint64 // new articles that a crawler has found
+
+	Waiting      int    // articles that wait for receivers, once for each
+	WaitingBytes int    // of them
+	Full         int    // receivers with a full queue
+	Dropped      uint64 // articles that were dropped for receivers with a full queue, ever
+	Lacking      uint64 // articles that senders have dropped for this node, ever
 }
 
 // base is what every part needs.
@@ -259,5 +265,22 @@ func (t *Tiers) Run(now time.Time) time.Time {
 	return t.due
 }
 
-// Stats returns the counters.
-func (t *Tiers) Stats() Stats { return t.stats }
+// Stats returns the counters and the queues.
+func (t *Tiers) Stats() Stats {
+	s := t.stats
+	if t.out == nil {
+		return s
+	}
+	for _, l := range t.out.links {
+		s.Waiting += len(l.pending)
+		s.WaitingBytes += l.bytes
+		s.Dropped += l.dropped
+		if l.full {
+			s.Full++
+		}
+	}
+	for _, i := range t.in {
+		s.Lacking += i.dropped
+	}
+	return s
+}

@@ -44,11 +44,13 @@ type keywords struct {
 	memoryShare     func() float64 // share of the memory limit in use, 0 to 1; tests replace it
 	memoryCheckedAt time.Time      // when memoryShare was last called; owned by the loop
 
-	matched       func(number uint32, a *cobra.Article) // called on the loop when an article has matched a search
-	created       func(number uint32)                   // called on the loop for a new search
-	subscriptions atomic.Int64                          // number of subscriptions, copied from the reflector
-	creating      atomic.Int64                          // subscriptions being created
-	waitingBytes  atomic.Int64                          // bytes of articles queued for the loop
+	matched func(number uint32, a *cobra.Article) // called on the loop when an article has matched a search
+	created func(number uint32)                   // called on the loop for a new search
+	// placed is called when a search is made or ended, if it is not nil.
+	placed        func(number cobra.SubscriptionID, text string, made bool)
+	subscriptions atomic.Int64 // number of subscriptions, copied from the reflector
+	creating      atomic.Int64 // subscriptions being created
+	waitingBytes  atomic.Int64 // bytes of articles queued for the loop
 	dropped       atomic.Uint64
 	// unreadable counts subscriptions whose query cannot be parsed any more.
 	unreadable atomic.Int64
