@@ -29,10 +29,10 @@ var storeys = []struct {
 	{6, "internal/daemon internal/publisher internal/authority internal/deployment"},
 	{5, "internal/loop internal/fetch internal/store internal/news internal/notify internal/icons internal/xmpp internal/longtest internal/check/checktest internal/daemon/origin overlay/libp2p overlay/libp2p/attacker proxy sim sim/plant"},
 	{corridor, "internal/node"},
-	{3, "corona feedtree cobra cobra/firehose"},
-	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums overlay/relay cobra/index"},
+	{3, "corona feedtree cobra/firehose cobra/tiers"},
+	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums overlay/relay cobra"},
 	{1, "overlay difference cobra/query corona/websub"},
-	{0, "honeycomb cobra/provision internal/wire internal/feed difference/page internal/script cobra/words"},
+	{0, "honeycomb cobra/index cobra/provision internal/wire internal/feed difference/page internal/script cobra/words"},
 	{cellar, "internal/env internal/charset internal/slab internal/check internal/selection internal/markup internal/plot internal/locale"},
 }
 

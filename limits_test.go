@@ -200,6 +200,10 @@ var limits = []struct {
 		{"cobra/firehose", "maxEntries maxEntryBytes:B keepTime", "entries of one shard kept by an owner; how long", "older ones are forgotten; beyond the bytes only listed, and filters ask the channel's owners"},
 		{"cobra/firehose", "maxTransferBytes:B maxPeerBytes:B", "reports in transit; those of one peer", "started again later"},
 		{"cobra/firehose", "maxListeners", "filters known to one owner", "others hear the topic through these"},
+		{"cobra/tiers", "defaultBuffer:B defaultItems", "articles that wait for one receiver of a hosting centre, and bytes that it keeps for one sender; articles", "the sender waits, or drops and counts"},
+		{"cobra/tiers", "maxArticle:B", "content of an article between two tiers", "cut"},
+		{"cobra/tiers", "maxPolls", "polls of a crawler under way", "further feeds wait"},
+		{"cobra/tiers", "maxPlaced maxQuery:B", "queries of one reflector at one filter; size of one", "not placed, and counted"},
 	}},
 	{"Disk and local interface", []limit{
 		{"internal/store", "logSize:B", "changes that are in the log and not yet in bbolt's file", "all of them go into the file in one transaction"},

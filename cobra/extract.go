@@ -1,6 +1,7 @@
 package cobra
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -197,4 +198,23 @@ func (r *extractor) addKey(key []byte, position uint32) {
 		r.lastSeen[n] = r.articleCount
 		r.out.Terms = append(r.out.Terms, n)
 	}
+}
+
+// NewArticle returns an item of a feed as an article. address is the feed's canonical URL; title, link and language
+// are those of its head. It returns an error if the item is unreadable.
+func NewArticle(address, title, link, language string, item *feed.Item) (*Article, error) {
+	base, _ := feed.DocumentURL(address)
+	m, err := item.Meaning(base)
+	if err != nil {
+		return nil, err
+	}
+	published := m.Published
+	if published.IsZero() {
+		published = m.Updated
+	}
+	return &Article{
+		Feed: address, FeedTitle: title, FeedLink: feed.AbsoluteLink(base, link), Language: language,
+		ID: item.ID, Link: m.Link, Title: m.Title, Author: m.Author(), Tags: m.Categories,
+		HTML: cmp.Or(m.Content, m.Summary), Published: published,
+	}, nil
 }

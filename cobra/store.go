@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -315,6 +316,21 @@ func (a *Article) toProto() *cobrapb.Article {
 		m.Published = a.Published.Unix()
 	}
 	return m
+}
+
+// Encode returns the article as bytes for another node, with at most room bytes of its content.
+func (a *Article) Encode(room int) []byte {
+	m := a.toProto()
+	if len(m.Html) > room {
+		m.Html = strings.ToValidUTF8(m.Html[:room], "")
+	}
+	return wire.Encode(m)
+}
+
+// DecodeArticle reads the bytes that Encode returned.
+func DecodeArticle(value []byte) (*Article, error) {
+	k, err := decodeArticle(value)
+	return &k.Article, err
 }
 
 // decodeArticle decodes a stored article.

@@ -226,6 +226,31 @@ type Status struct {
 	RejectedItems []RejectedItem `json:"refused"`
 	// Messenger says how the node talks with people by XMPP; nil if it does not.
 	Messenger *Messenger `json:"messenger,omitempty"`
+	// Hosting says what the node does in a hosting centre; nil if it is in none.
+	Hosting *Hosting `json:"hosting,omitempty"`
+}
+
+// Hosting is what a node does in a hosting centre.
+type Hosting struct {
+	Name       string        `json:"name"` // in the topology
+	Role       string        `json:"role"`
+	Feeds      int           `json:"feeds"`       // that a crawler polls
+	Queries    int           `json:"queries"`     // distinct ones at a filter or a reflector
+	Placed     bool          `json:"placed"`      // the filters of a reflector have all its queries
+	WaitsFor   string        `json:"waits_for"`   // name of the node that this node waits for; "": none
+	WaitsSince *time.Time    `json:"waits_since"` // nil: it does not wait
+	Articles   uint64        `json:"articles"`    // found by a crawler, or received, since the start
+	Links      []HostingLink `json:"links"`
+}
+
+// A HostingLink is a link between two nodes of a hosting centre.
+type HostingLink struct {
+	Name    string     `json:"name"`
+	Way     string     `json:"way"`     // "to" a receiver or "from" a sender
+	Waiting int        `json:"waiting"` // articles that wait
+	Bytes   int        `json:"bytes"`   // of them
+	Dropped uint64     `json:"dropped"` // articles that the sender has dropped because the receiver's queue was full
+	Heard   *time.Time `json:"heard"`   // last message of the other node; nil: none since the start
 }
 
 // A RejectedItem is a publisher's item that was rejected.

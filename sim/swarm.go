@@ -63,6 +63,7 @@ type Peer struct {
 
 	hubsCall    bool         // hubs reach it at the host of callbackBase
 	filterState *filterState // nil: the peer is not a filter
+	tier        *tier        // nil: the peer has no role in a hosting centre
 }
 
 // A Violation says that an invariant did not hold.
@@ -186,6 +187,10 @@ func (p *Peer) Start() {
 			p.filterState.reset()
 			cfg.Firehose.Filter = true
 		}
+		if p.tier != nil {
+			cfg.Tiers = p.tier.config
+			p.tier.open(e)
+		}
 		if p.hubsCall {
 			cfg.Corona.Callbacks = p.callbackBase()
 		}
@@ -196,6 +201,9 @@ func (p *Peer) Start() {
 		var err error
 		if p.node, err = node.New(e, signer, p.swarm.verify, cfg, application{p}); err != nil {
 			panic(fmt.Sprintf("sim: host %d: %v", p.Index(), err))
+		}
+		if p.tier != nil {
+			p.tier.start(p.node.Tiers)
 		}
 		p.node.Overlay.Handle(probeLayer, rootChecker{p})
 		return p.node

@@ -39,6 +39,10 @@ type runCommand struct {
 	Filter              bool     `help:"Match searches against all feeds of the network, not only against your subscriptions."`
 	MaxSearches         int      `default:"50000000" placeholder:"N" help:"Most searches of the node, 1 to 1,000,000,000 (${default}). A million take about a hundred megabytes of memory."`
 	SearchDisk          int      `default:"1024" placeholder:"MIB" help:"Most mebibytes of articles that the feeds of searches keep on the disk, 1 to 1,048,576 (${default}). From nine tenths of it on, only titles and links are kept."`
+	Role                string   `enum:"all,crawler,filter,reflector" default:"all" placeholder:"ROLE" help:"What this node is to be in the hosting centre of --topology: crawler, filter, reflector, or all (default): whatever the topology says."`
+	Topology            string   `placeholder:"FILE" help:"Topology of a hosting centre, from tidings provision --json, with the address of each node as \"peer\"."`
+	CrawlList           string   `placeholder:"FILE" help:"Feeds that the crawlers of a hosting centre poll: OPML, or a text with an address in each line. It is read again when it changes."`
+	WhenFull            string   `enum:"wait,drop" default:"wait" placeholder:"MODE" help:"What a node of a hosting centre does when the next node is too slow: wait (default) or drop articles, and count them."`
 	KeywordItems        int      `default:"10" placeholder:"N" help:"Number of articles in the feed of a search, 1 to 200 (${default}). Each takes four bytes of memory per query."`
 	Contact             string   `placeholder:"URL" help:"Contact for owners of polled web servers: an http, https or mailto URL, which is sent in the User-Agent. Default: none."`
 	NoIcons             bool     `help:"Do not ask the web sites of your feeds for their icons, which the node's pages show."`
@@ -157,6 +161,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	d.AllowPrivateOrigins = c.AllowPrivateOrigins
 	d.Filter = c.Filter
 	d.KeywordItems, d.MaxSearches, d.KeywordBytes = c.KeywordItems, c.MaxSearches, int64(c.SearchDisk)<<20
+	d.Hosting = daemon.Hosting{Role: c.Role, Topology: c.Topology, CrawlList: c.CrawlList, Drop: c.WhenFull == "drop"}
 	d.SubscribeOnRead = c.SubscribeOnRead
 	d.NoIcons = c.NoIcons
 	d.Contact = c.Contact

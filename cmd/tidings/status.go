@@ -50,6 +50,12 @@ func statusTable(st proxy.Status, t terminal, now time.Time) string {
 	line("feeds", fmt.Sprintf("%d kept for the network, %d polled", st.ChannelsOwned, st.ChannelsPolled), plainText)
 	line("decision", decisionText(st), plainText)
 	line("messenger", messengerText(st.Messenger), plainText)
+	if h := st.Hosting; h != nil {
+		line("hosting", hostingText(h), plainText)
+		for _, l := range h.Links {
+			line(l.Way+" "+l.Name, fmt.Sprintf("%d articles wait (%d bytes), %d dropped, heard %s", l.Waiting, l.Bytes, l.Dropped, ago(l.Heard, now)), plainText)
+		}
+	}
 	line("up for", span(time.Duration(st.UptimeS*float64(time.Second))), plainText)
 	line("version", st.Version, plainText)
 	line("id", st.ID, plainText)
@@ -89,6 +95,23 @@ func settingsOf(st proxy.Status) string {
 		parts = append(parts, name+" "+st.Settings[name])
 	}
 	return strings.Join(parts, ", ")
+}
+
+// hostingText describes what a node does in a hosting centre.
+func hostingText(h *proxy.Hosting) string {
+	text := fmt.Sprintf("%s, a %s: %s since its start", h.Name, h.Role, proxy.Plural(int(h.Articles), "article", "articles"))
+	switch {
+	case h.Role == "crawler":
+		text += ", " + proxy.Plural(h.Feeds, "feed", "feeds")
+	case h.Role == "reflector" && !h.Placed:
+		text += ", " + proxy.Plural(h.Queries, "query", "queries") + ", which its filters do not have yet"
+	default:
+		text += ", " + proxy.Plural(h.Queries, "query", "queries")
+	}
+	if h.WaitsFor != "" {
+		text += "; waits for " + h.WaitsFor
+	}
+	return text
 }
 
 // messengerText describes the node's messenger.

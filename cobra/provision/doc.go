@@ -32,9 +32,10 @@
 // Each node of a deployment has an entry in nodes. Feeds are divided among crawlers, and
 // subscriptions among reflectors, in the order of the entries and in parts of the given sizes.
 // The links of a node are the names of the nodes to which it sends its articles. A file with
-// violations has no nodes. Readers ignore unknown keys.
+// violations has no nodes. Readers ignore unknown keys. The operator of the nodes adds the address of each as "peer" before
+// they can run (tidings run --topology).
 //
 // The paper describes the algorithm informally and publishes no constants. [Paper] has constants
-// that reproduce its figures, and states how far they are from its measurements. The package
-// does not run what it plans.
+// that reproduce its figures, and states how far they are from its measurements. Package
+// cobra/tiers runs what this package plans.
 package provision

@@ -19,6 +19,9 @@ type Node struct {
 	Feeds         int      `json:"feeds"`         // feeds that it polls, or whose articles it receives
 	Subscriptions int      `json:"subscriptions"` // 0 for a crawler
 	Links         []string `json:"links"`         // names of the nodes to which it sends articles
+	// Peer is the address at which the other nodes reach it, a multiaddr with a peer id at its end, as tidings run prints
+	// it. Plans lack it; the operator adds it.
+	Peer string `json:"peer,omitempty"`
 }
 
 // A Topology is a set of nodes that carries a load. If it has violations, it has no nodes.

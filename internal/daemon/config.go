@@ -125,6 +125,8 @@ type Config struct {
 	// subscriptions. Default false: only articles of subscribed channels are matched. A filter receives every
 	// new article of the network.
 	Filter bool
+	// Hosting says what the node does in a hosting centre. Default: it is in none.
+	Hosting Hosting
 	// KeywordItems bounds the articles of a keyword feed, 1 to [cobra.MaxArticlesPerFeed]: the paper's k. Default
 	// [cobra.DefaultArticlesPerFeed]. Each takes four bytes of memory per query.
 	KeywordItems int
@@ -214,6 +216,9 @@ func (c Config) Validate() error {
 		return err
 	}
 	if err := c.XMPP.validate(c.HTTP); err != nil {
+		return err
+	}
+	if err := c.Hosting.validate(); err != nil {
 		return err
 	}
 	return cmp.Or(

@@ -91,6 +91,7 @@ type Daemon struct {
 	callbacks *callbacks
 	sighted   sighted
 	icons     *siteIcons // nil: pages show none
+	hosting   *hosting
 
 	config  Config
 	log     *slog.Logger
@@ -259,6 +260,8 @@ func (d *Daemon) assemble() {
 	d.publishing = &publishing{nodeLoop: n, subscriptions: d.subscriptions, reading: d.reading, signer: c.Signer, token: d.dataDir.publishToken, log: d.log}
 	d.watches = &watches{nodeLoop: n, keywords: d.keywords, filter: c.Filter, slot: make(chan struct{}, 1)}
 	d.channelList = &channelList{n, d.disk, d.private, c.AllowPrivateOrigins}
+	d.hosting = &hosting{nodeLoop: n, config: c.Hosting, keywords: d.keywords, log: d.log}
+	d.keywords.placed = d.hosting.place
 	d.assembleOutlets()
 	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, d.callbacks.listener, &d.damage, d.channelList, d.keywords, d.notifications, nil, &history{}, d.log}
 }
@@ -356,6 +359,9 @@ func (d *Daemon) join(ctx context.Context) error {
 	c.Corona.Compression = d.config.Compression
 	c.Corona.Callbacks = d.config.callbackBase()
 	c.Firehose = firehose.Config{Shards: firehose.DefaultShards, Filter: d.config.Filter}
+	if c.Tiers, err = d.config.Hosting.tiers(); err != nil {
+		return err
+	}
 	e := env.Env{
 		Clock:   d.loop,
 		Network: d.host,
@@ -373,6 +379,9 @@ func (d *Daemon) join(ctx context.Context) error {
 	}
 	d.node, err = node.New(e, signer, wire.NewVerifier(hash), c, (*nodeEvents)(d))
 	if err != nil {
+		return err
+	}
+	if err := d.hosting.begin(d.node.Tiers); err != nil {
 		return err
 	}
 	d.network = d.dataDir.network
@@ -414,6 +423,7 @@ func (d *Daemon) drive(ctx context.Context) error {
 	parts.Go(func() {
 		d.private.run(looping, corona.Rules{PollInterval: d.network.PollInterval, Compression: cmp.Or(d.config.Compression, 1)})
 	})
+	parts.Go(func() { d.hosting.run(looping) })
 	if d.config.Signer != nil {
 		parts.Go(func() { d.publishing.runHeartbeats(looping) })
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"tidings/cobra"
 	"tidings/cobra/firehose"
 	"tidings/corona"
 	"tidings/difference"
@@ -111,6 +112,10 @@ func (d *nodeEvents) Dispatched(dispatch firehose.Dispatch) bool {
 		return true // the entry also comes down the feed's tree, where its provenance is checked
 	}
 	return d.keywords.addEntry(dispatch)
+}
+
+func (d *nodeEvents) Reflect(a *cobra.Article, done func(ok bool)) {
+	d.keywords.reflect(a, func(ok bool) { d.loop.Deliver(func() { done(ok) }) })
 }
 
 func (d *nodeEvents) StateChanged(key overlay.ID) { d.subscriptions.markChanged(key) }

@@ -39,13 +39,17 @@ type keywords struct {
 
 	arrivals        arrivals
 	missed          missedArticles
+	tier            tierArticles
 	restoredText    locale.Text    // what was restored of a damaged or lost store; empty: nothing was
 	memoryShare     func() float64 // share of the memory limit in use, 0 to 1; tests replace it
 	memoryCheckedAt time.Time      // when memoryShare was last called; owned by the loop
 
-	matched       func(number uint32, a *cobra.Article) // called on the loop when an article has matched a search
-	created       func(number uint32)                   // called on the loop for a new search
-	told          toldSearches
+	told toldSearches
+
+	matched func(number uint32, a *cobra.Article) // called on the loop when an article has matched a search
+	created func(number uint32)                   // called on the loop for a new search
+	// placed is called when a search is made or ended, if it is not nil.
+	placed        func(number cobra.SubscriptionID, text string, made bool)
 	subscriptions atomic.Int64 // number of subscriptions, copied from the reflector
 	creating      atomic.Int64 // subscriptions being created
 	waitingBytes  atomic.Int64 // bytes of articles queued for the loop
@@ -137,6 +141,7 @@ func (k *keywords) Run(now time.Time) (next time.Time) {
 			k.arrivals.clear(now)
 		}
 	}
+	k.tier.run(k)
 	next = k.reflector.Run(now)
 	k.publishCounts()
 	s := k.reflector.Stats()
@@ -313,6 +318,10 @@ func (k *keywords) match(s feedtree.Subscription, item *feed.Item, lost func()) 
 		k.log.Debug("item is unreadable and was not searched", "url", s.URL)
 		return
 	}
+	k.receive(a, lost)
+}
+
+func (k *keywords) receive(a *cobra.Article, lost func()) {
 	now := k.loop.Now()
 	if now.Sub(arrivalTime(a, now)) > recentAge {
 		return // the backlog of a new subscription

@@ -120,7 +120,7 @@ func (m metrics) layers(ctx context.Context) ([]layer, error) {
 		n := m.node
 		layers = append(layers, layer{"overlay", n.Overlay.Stats()}, layer{"scribe", n.Scribe.Stats()},
 			layer{"owner", n.Owners.Stats()}, layer{"wedge", n.Wedges.Stats()}, layer{"sums", n.Sums.Stats()},
-			layer{"corona", n.Corona.Stats()}, layer{"feedtree", n.Feeds.Stats()}, layer{"firehose", n.Firehose.Stats()}, layer{"relay", n.Relay.Stats()})
+			layer{"corona", n.Corona.Stats()}, layer{"feedtree", n.Feeds.Stats()}, layer{"firehose", n.Firehose.Stats()}, layer{"relay", n.Relay.Stats()}, layer{"tiers", n.Tiers.Stats()})
 	})
 	if k := m.keywords; err == nil && k.ready() {
 		err = k.do(ctx, func() { layers = append(layers, layer{"keywords", k.reflector.Stats()}) })

@@ -29,7 +29,7 @@ func TestHelpMatchesTheLayersComments(t *testing.T) {
 	words := map[string]string{}
 	for _, dir := range []string{
 		"../../overlay", "../../overlay/scribe", "../../overlay/owner", "../../overlay/wedge", "../../overlay/sums", "../../overlay/relay",
-		"../../overlay/libp2p", "../../corona", "../../feedtree", "../../cobra", "../../cobra/firehose", "../fetch", "../loop", "../store", ".",
+		"../../overlay/libp2p", "../../corona", "../../feedtree", "../../cobra", "../../cobra/firehose", "../../cobra/tiers", "../fetch", "../loop", "../store", ".",
 	} {
 		files, err := filepath.Glob(dir + "/*.go")
 		if err != nil || files == nil {

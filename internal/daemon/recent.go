@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -75,20 +74,8 @@ const (
 
 // articleOf returns an item as an article; ok is false if the item is unreadable.
 func articleOf(s feedtree.Subscription, item *feed.Item) (a *cobra.Article, ok bool) {
-	base := originURL(s.URL)
-	m, err := item.Meaning(base)
-	if err != nil {
-		return nil, false
-	}
-	published := m.Published
-	if published.IsZero() {
-		published = m.Updated
-	}
-	return &cobra.Article{
-		Feed: s.URL, FeedTitle: s.Title, FeedLink: feed.AbsoluteLink(base, s.Link), Language: s.Language,
-		ID: item.ID, Link: m.Link, Title: m.Title, Author: m.Author(), Tags: m.Categories,
-		HTML: cmp.Or(m.Content, m.Summary), Published: published,
-	}, true
+	a, err := cobra.NewArticle(s.URL, s.Title, s.Link, s.Language, item)
+	return a, err == nil
 }
 
 // recentArticles returns the recent articles, the oldest first, and the period that they cover. All articles

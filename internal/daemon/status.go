@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tidings/cobra/firehose"
+	"tidings/cobra/tiers"
 	"tidings/corona/coronapb"
 	"tidings/difference"
 	"tidings/feedtree"
@@ -70,6 +71,7 @@ type Snapshot struct {
 	EntryPoints overlay.EntryPoints
 
 	Firehose firehose.Stats
+	Hosting  tiers.State
 	CutOff   *feedtree.CutOff // nil: the node is in contact with others
 	Feeds    int              // number of subscriptions
 	Hubs     int              // number of subscriptions at hubs, for the network
@@ -113,6 +115,7 @@ func (st *status) addNodeState(s *Snapshot) {
 	s.IDs, s.Certificate, s.Revoked, s.Reachable = st.network.IDs, o.Certificate(), o.Revoked(), o.CanBeDialled()
 	s.EntryPoints = o.EntryPoints()
 	s.Firehose = st.node.Firehose.Stats()
+	s.Hosting = st.node.Tiers.State()
 	s.CutOff, s.Feeds, s.Hubs = cutOff(st.node), st.node.Feeds.Stats().Subscriptions, st.node.Corona.HubSubscriptions()
 	s.Size = s.Overlay.EstimatedN
 	s.Depth, s.Leaf, s.Hosts = o.Leaf().Depth(), contactIDs(o.Leaf().Members()), contactIDs(o.Hosts())
@@ -180,6 +183,7 @@ func (st *status) Status(ctx context.Context) (proxy.Status, error) {
 		}
 	}
 	s.Messenger = st.contacts.Status()
+	s.Hosting = hostingStatus(snap.Hosting)
 	s.ID, s.EntryPoints = snap.ID.String(), entryPointsStatus(snap.EntryPoints)
 	s.Scheme, s.Settings = st.network.Scheme(), st.network.Settings()
 	err = st.do(ctx, func() {
@@ -443,6 +447,7 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 			add(levelOK, locale.Say("the filter receives all feeds of the network: %s since its start", locale.Say("%d new entries", f.Heard)), nil)
 		}
 	}
+	findings = append(findings, hostingFindings(snap.Hosting, time.Now())...)
 	if snap.Store.Failing != "" {
 		add(levelProblem, locale.Say("the store cannot be written: %s", snap.Store.Failing), diskRemedy)
 	}

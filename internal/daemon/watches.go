@@ -94,6 +94,7 @@ func (k *keywords) subscribe(ctx context.Context, text string, articles func() [
 		k.reflector.Subscribe(text, articles(), func(n cobra.SubscriptionID, err error) {
 			if err == nil {
 				k.created(uint32(n))
+				k.place(n, text, true)
 			}
 			say(answer{n, err})
 		})
@@ -104,8 +105,22 @@ func (k *keywords) subscribe(ctx context.Context, text string, articles func() [
 
 // unsubscribe returns when a subscription has been removed from the store.
 func (k *keywords) unsubscribe(ctx context.Context, number cobra.SubscriptionID) error {
-	failed, err := ask(ctx, k, func(say func(error)) { k.reflector.Unsubscribe(number, say) })
+	text, _, queryErr := cobra.Query(k.store, number)
+	failed, err := ask(ctx, k, func(say func(error)) {
+		k.reflector.Unsubscribe(number, func(err error) {
+			if err == nil && queryErr == nil {
+				k.place(number, text, false)
+			}
+			say(err)
+		})
+	})
 	return cmp.Or(err, failed)
+}
+
+func (k *keywords) place(number cobra.SubscriptionID, text string, made bool) {
+	if k.placed != nil {
+		k.placed(number, text, made)
+	}
 }
 
 // asUnknown turns the error for an unknown keyword subscription into proxy.ErrUnknown.

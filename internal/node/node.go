@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tidings/cobra/firehose"
+	"tidings/cobra/tiers"
 	"tidings/corona"
 	"tidings/feedtree"
 	"tidings/honeycomb"
@@ -34,6 +35,8 @@ type Config struct {
 	Corona  corona.Config
 	// Firehose has no shards by default. A node that serves filters needs some.
 	Firehose firehose.Config
+	// Tiers says what the node does in a hosting centre. By default it is in none.
+	Tiers tiers.Config
 
 	// FeedLayer takes the place of feedtree in experiments that measure only how documents are polled. The node's
 	// Feeds is nil then. Nil: the node has a FeedTree.
@@ -97,6 +100,8 @@ type Node struct {
 	Corona  *corona.Corona
 	// Firehose brings new entries to filters.
 	Firehose *firehose.Firehose
+	// Tiers is the node's part in a hosting centre.
+	Tiers *tiers.Tiers
 	// Relay carries frames for readers who are not to be seen.
 	Relay *relay.Relay
 
@@ -115,14 +120,21 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, app A
 		return nil, fmt.Errorf("node: %w", err)
 	}
 	n := &Node{app: app}
+	var err error
+	if cfg.Tiers.Rules == nil {
+		cfg.Tiers.Rules = crawlRules{corona.Rules{PollInterval: cfg.Corona.PollInterval, Compression: max(cfg.Corona.Compression, 1)}}
+	}
+	if n.Tiers, err = tiers.New(e, signer.PeerID(), cfg.Tiers, app); err != nil {
+		return nil, fmt.Errorf("node: %w", err)
+	}
 	n.Relay = relay.New(e, signer, verify, n.Receive)
 	e.Network = n.Relay
-	if err := n.build(e, signer, verify, cfg, app); err != nil {
+	if err = n.build(e, signer, verify, cfg, app); err != nil {
 		return nil, err
 	}
 	n.Relay.Serve(n.Overlay)
 	n.quiet = newQuiet(n, e, signer, verify)
-	n.layers = append(n.layers, n.Relay, n.quiet)
+	n.layers = append(n.layers, n.Relay, n.quiet, n.Tiers)
 	return n, n.quiet.load()
 }
 
@@ -188,6 +200,10 @@ func (n *Node) Receive(from env.PeerID, frame []byte) error {
 		return n.Corona.Receive(from, body)
 	case wire.Cobra:
 		return n.Firehose.Receive(from, body)
+	case wire.Tiers:
+		if n.Tiers != nil {
+			return n.Tiers.Receive(from, body)
+		}
 	case wire.Relay:
 		if n.Relay != nil {
 			return n.Relay.Receive(from, body)
@@ -206,8 +222,14 @@ func (n *Node) Leave(done func()) {
 	})
 }
 
-// Answered passes an origin's answer to corona, the only layer that fetches documents.
-func (n *Node) Answered(h env.Handle, a env.Answer) { n.Corona.Answered(h, a) }
+// Answered passes an origin's answer to the layer that asked: corona, or the crawler of a hosting centre.
+func (n *Node) Answered(h env.Handle, a env.Answer) {
+	if h&tiers.Handles != 0 {
+		n.Tiers.Answered(h, a)
+		return
+	}
+	n.Corona.Answered(h, a)
+}
 
 // The overlay handles the following events.
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/cobra"
 	"tidings/cobra/firehose"
 	"tidings/corona"
 	"tidings/difference"
@@ -101,6 +102,7 @@ func (nullApplication) Witnessed(overlay.ID, []feed.ID)                         
 func (nullApplication) StateChanged(overlay.ID)                                    {}
 func (nullApplication) Saw(overlay.ID, *feed.Feed)                                 {}
 func (nullApplication) Dispatched(firehose.Dispatch) bool                          { return true }
+func (nullApplication) Reflect(*cobra.Article, func(bool))                         {}
 func (nullApplication) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State) {}
 func (nullApplication) Deliver(scribe.Delivery)                                    {}
 

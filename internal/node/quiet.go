@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"tidings/cobra"
 	"tidings/cobra/firehose"
 	"tidings/corona"
 	"tidings/feedtree"
@@ -278,8 +279,9 @@ type quietApp struct{ Application }
 
 func (quietApp) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State) {}
 
-func (quietApp) Saw(overlay.ID, *feed.Feed)        {}
-func (quietApp) Dispatched(firehose.Dispatch) bool { return false }
+func (quietApp) Saw(overlay.ID, *feed.Feed)         {}
+func (quietApp) Dispatched(firehose.Dispatch) bool  { return false }
+func (quietApp) Reflect(*cobra.Article, func(bool)) {}
 
 func (quietApp) Deliver(scribe.Delivery) {}
 

@@ -17,6 +17,7 @@ func (c Config) Validate() error {
 		c.Feeds.Validate(),
 		c.Corona.Validate(),
 		c.Firehose.Validate(),
+		c.Tiers.Validate(),
 		check.That(c.Corona.Network == c.Overlay.Network.Name, "corona: Network", "is %q; it must be that of the overlay, %q", c.Corona.Network, c.Overlay.Network.Name),
 	)
 }

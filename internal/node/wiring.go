@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"tidings/cobra"
 	"tidings/cobra/firehose"
 	"tidings/corona"
 	"tidings/corona/coronapb"
@@ -53,6 +54,9 @@ type Application interface {
 
 	// Dispatched gives a filter a new entry of any channel. It returns false if there is no room for it now.
 	Dispatched(d firehose.Dispatch) bool
+
+	// Reflect gives a reflector of a hosting centre an article; see tiers.Application.
+	Reflect(a *cobra.Article, done func(ok bool))
 
 	// Deliver receives messages of groups that are not feeds.
 	Deliver(d scribe.Delivery)

@@ -28,6 +28,7 @@ const (
 	Corona  Layer = 7
 	Cobra   Layer = 8
 	Relay   Layer = 9
+	Tiers   Layer = 10
 )
 
 // MaxMessage is the maximum size of a layer's message in bytes. With its tag and length the message

@@ -40,7 +40,7 @@ func TestFrameRoundTrip(t *testing.T) {
 // TestFrameIsTheOneSpecified compares the layers with the fields of the specification's Frame.
 func TestFrameIsTheOneSpecified(t *testing.T) {
 	fields := (&wirepb.Frame{}).ProtoReflect().Descriptor().Fields()
-	layers := map[string]Layer{"overlay": Overlay, "scribe": Scribe, "owner": Owner, "feed": Feed, "wedge": Wedge, "sums": Sums, "corona": Corona, "cobra": Cobra, "relay": Relay}
+	layers := map[string]Layer{"overlay": Overlay, "scribe": Scribe, "owner": Owner, "feed": Feed, "wedge": Wedge, "sums": Sums, "corona": Corona, "cobra": Cobra, "relay": Relay, "tiers": Tiers}
 	for name, layer := range layers {
 		if f := fields.ByNumber(protowire.Number(layer)); f == nil || string(f.Name()) != name {
 			t.Errorf("layer %d is not %s", layer, name)

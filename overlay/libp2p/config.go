@@ -163,6 +163,15 @@ func multiaddrs(binary []string) []ma.Multiaddr {
 	return addrs
 }
 
+// ParsePeer reads the address of a node, a multiaddr that ends in /p2p/ and a peer id.
+func ParsePeer(text string) (env.Peer, error) {
+	info, err := peer.AddrInfoFromString(text)
+	if err != nil || len(info.Addrs) == 0 {
+		return env.Peer{}, fmt.Errorf("%q is not the address of a node: %s", text, bootstrapHint)
+	}
+	return peerOf(*info), nil
+}
+
 // ParsePeerID reads the usual text form of the peer id of a node.
 func ParsePeerID(text string) (env.PeerID, error) {
 	id, err := peer.Decode(text)

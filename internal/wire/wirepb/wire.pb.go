@@ -95,6 +95,7 @@ type Frame struct {
 	//	*Frame_Corona
 	//	*Frame_Cobra
 	//	*Frame_Relay
+	//	*Frame_Tiers
 	Body          isFrame_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -218,6 +219,15 @@ func (x *Frame) GetRelay() []byte {
 	return nil
 }
 
+func (x *Frame) GetTiers() []byte {
+	if x != nil {
+		if x, ok := x.Body.(*Frame_Tiers); ok {
+			return x.Tiers
+		}
+	}
+	return nil
+}
+
 type isFrame_Body interface {
 	isFrame_Body()
 }
@@ -258,6 +268,10 @@ type Frame_Relay struct {
 	Relay []byte `protobuf:"bytes,9,opt,name=relay,proto3,oneof"` // overlay/relay/relaypb/relay.proto, Message
 }
 
+type Frame_Tiers struct {
+	Tiers []byte `protobuf:"bytes,10,opt,name=tiers,proto3,oneof"` // cobra/tiers/tierspb/tiers.proto, Message
+}
+
 func (*Frame_Overlay) isFrame_Body() {}
 
 func (*Frame_Scribe) isFrame_Body() {}
@@ -275,6 +289,8 @@ func (*Frame_Corona) isFrame_Body() {}
 func (*Frame_Cobra) isFrame_Body() {}
 
 func (*Frame_Relay) isFrame_Body() {}
+
+func (*Frame_Tiers) isFrame_Body() {}
 
 // Envelope carries a payload as the exact bytes that were signed. The signature
 // is Ed25519 over: the domain, a zero byte, the hash of the network (32 bytes), the
@@ -816,7 +832,7 @@ var File_wire_proto protoreflect.FileDescriptor
 const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"wire.proto\x12\ftidings.wire\"\xeb\x01\n" +
+	"wire.proto\x12\ftidings.wire\"\x83\x02\n" +
 	"\x05Frame\x12\x1a\n" +
 	"\aoverlay\x18\x01 \x01(\fH\x00R\aoverlay\x12\x18\n" +
 	"\x06scribe\x18\x02 \x01(\fH\x00R\x06scribe\x12\x16\n" +
@@ -826,7 +842,9 @@ const file_wire_proto_rawDesc = "" +
 	"\x04sums\x18\x06 \x01(\fH\x00R\x04sums\x12\x18\n" +
 	"\x06corona\x18\a \x01(\fH\x00R\x06corona\x12\x16\n" +
 	"\x05cobra\x18\b \x01(\fH\x00R\x05cobra\x12\x16\n" +
-	"\x05relay\x18\t \x01(\fH\x00R\x05relayB\x06\n" +
+	"\x05relay\x18\t \x01(\fH\x00R\x05relay\x12\x16\n" +
+	"\x05tiers\x18\n" +
+	" \x01(\fH\x00R\x05tiersB\x06\n" +
 	"\x04body\"T\n" +
 	"\bEnvelope\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
@@ -932,6 +950,7 @@ func file_wire_proto_init() {
 		(*Frame_Corona)(nil),
 		(*Frame_Cobra)(nil),
 		(*Frame_Relay)(nil),
+		(*Frame_Tiers)(nil),
 	}
 	file_wire_proto_msgTypes[3].OneofWrappers = []any{
 		(*Reply_Welcome)(nil),

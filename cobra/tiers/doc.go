@@ -1,0 +1,44 @@
+// Package tiers runs the three tiers of Cobra (NSDI 2007, section 3) on the nodes of a plan: crawlers poll the feeds of
+// a list, filters pass on the articles that a query of a reflector matches, and reflectors keep the latest matches.
+//
+//	crawler ── articles ──► filter ── articles that match ──► reflector ──► readers
+//	                        filter ◄── queries ────────────── reflector
+//
+// A node has one role. The plan (cobra/provision) says which nodes there are, how they are reached, and who sends to
+// whom. Nodes accept messages of their neighbours in the plan only, whose ids the transport has verified.
+//
+// # Links
+//
+// A sender appends articles to one log on disk and sends each receiver those that are for it, in order, by the position
+// of the article and of the one before. A receiver acknowledges what it has received and what it has passed on durably;
+// only then does the sender delete. Lost frames are sent again, and a receiver that restarts goes on where its record
+// says. So an article is on the wire at least once and is handed on once, in order, whatever restarts.
+//
+// An acknowledgement grants credit in bytes. "Each service maintains a 1MB data buffer for each upstream service", which
+// is the credit of an idle receiver. What it cannot pass on stays in its buffer, the credit runs out, the sender's queue
+// fills, and the sender stops in turn.
+//
+// # A full queue
+//
+// Blocking (the default, and the paper's choice): a filter does not take the next article while the queue of one of its
+// receivers is full, and a crawler begins no poll. Articles that polls under way still bring are queued beyond the bound,
+// because they are known to nobody else: at most those of maxPolls documents. Nothing is lost, but a feed may change
+// faster than a stopped crawler polls it. Dropping: an article is not queued for a receiver whose queue is full; it is
+// counted, and each frame tells the receiver the count. In both cases acknowledgements name the node that everybody
+// waits for, which Status reports at each node upstream.
+//
+// # Queries
+//
+// Subscriptions are partitioned among the filters by the hash of their canonical query, and feeds by the hash of their
+// URL (the out- and in-replicas of section 3.5). A reflector compares its queries with those that a filter has stored by
+// digests of 1,024 buckets: at once after a change, and twice a minute. Any difference, whatever its cause, is mended by
+// adding and removing single queries. "The reflector re-runs the matching algorithm", so a filter may pass on too much
+// but never too little: a query that it cannot index lets all articles through.
+//
+// # Parts
+//
+// Tiers receives messages and time. outbox is the log and the links downstream, inbox a link upstream, crawler, filter
+// and queries what the roles do. The application of a reflector (internal/daemon) matches and keeps articles.
+package tiers
+
+//go:generate protoc --proto_path=tierspb --go_out=tierspb --go_opt=paths=source_relative tierspb/tiers.proto

@@ -1,0 +1,71 @@
+package tiers
+
+import "time"
+
+// A State says what a node of a plan does.
+type State struct {
+	Name, Role string
+	Down, Up   []LinkState // links to receivers, and from senders
+	Feeds      int         // that a crawler polls
+	Queries    int         // distinct ones that a reflector has, or that a filter has for its reflectors
+	Placed     bool        // all filters of a reflector have its queries
+	WaitsFor   string      // name of the node whose queue is full, so that this node does not go on; "": none
+	Since      time.Time   // since when
+	Stats      Stats
+}
+
+// A LinkState is the state of a link.
+type LinkState struct {
+	Name    string
+	Items   int       // articles that wait: to be acknowledged by a receiver, or to be passed on
+	Bytes   int       // of them
+	Dropped uint64    // articles that the sender has dropped because the receiver's queue was full, ever
+	Full    time.Time // since when the queue is full; zero: it is not
+	Heard   time.Time // last message of the other node; zero: none since the start
+}
+
+// State returns what the node does. Without a plan it is empty.
+func (t *Tiers) State() State {
+	s := State{Name: t.self.Name, Role: t.self.Role, Stats: t.Stats()}
+	if t.out == nil {
+		return s
+	}
+	for _, l := range t.out.links {
+		d := LinkState{Name: l.to.Name, Items: len(l.pending), Bytes: l.bytes, Dropped: l.dropped, Heard: l.heardAt}
+		if l.full {
+			d.Full = l.fullAt
+			if !t.cfg.Drop && (s.WaitsFor == "" || l.fullAt.Before(s.Since)) {
+				s.WaitsFor, s.Since = l.blockedBy(), l.fullAt
+			}
+		}
+		s.Down = append(s.Down, d)
+	}
+	for _, i := range t.in {
+		s.Up = append(s.Up, LinkState{Name: i.from.Name, Items: len(i.buffer) + len(i.handed), Bytes: i.bytes, Dropped: i.dropped, Heard: i.heardAt})
+	}
+	switch {
+	case t.crawler != nil:
+		s.Feeds = len(t.crawler.feeds)
+	case t.filter != nil:
+		for _, p := range t.filter.reflectors {
+			s.Queries += len(p.entries)
+		}
+	case t.queries != nil:
+		s.Placed = true
+		for _, p := range t.queries.parts {
+			s.Queries += len(p.texts)
+		}
+		for _, f := range t.queries.filters {
+			s.Placed = s.Placed && f.inSync
+		}
+	}
+	return s
+}
+
+// blockedBy returns the name of the node that the receiver of a full queue waits for: mostly the receiver itself.
+func (l *outLink) blockedBy() string {
+	if l.waitsFor != "" {
+		return l.waitsFor
+	}
+	return l.to.Name
+}

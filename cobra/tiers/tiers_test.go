@@ -1,0 +1,215 @@
+package tiers
+
+import (
+	"bytes"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/cobra"
+	"tidings/cobra/provision"
+	"tidings/cobra/tiers/tierspb"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/internal/wire"
+)
+
+// memory is the world of a node: a store that is durable at once, and a network that keeps what was sent.
+type memory struct {
+	records map[string][]byte
+	sent    [][]byte
+	now     time.Time
+}
+
+func (m *memory) Now() time.Time                             { return m.now }
+func (m *memory) Send(_ env.Peer, _ env.Class, frame []byte) { m.sent = append(m.sent, frame) }
+func (m *memory) Do(pure, done func())                       { pure(); done() }
+func (m *memory) Fetch(env.Handle, env.Request)              {}
+func (m *memory) Get(key []byte) ([]byte, error)             { return m.records[string(key)], nil }
+
+func (m *memory) Commit(ops []env.Op, done func(error)) {
+	for _, op := range ops {
+		if m.records[string(op.Key)] = op.Value; op.Value == nil {
+			delete(m.records, string(op.Key))
+		}
+	}
+	done(nil)
+}
+
+func (m *memory) Range(prefix []byte, each func(key, value []byte) bool) error {
+	for _, key := range slices.Sorted(maps.Keys(m.records)) {
+		if strings.HasPrefix(key, string(prefix)) && !each([]byte(key), m.records[key]) {
+			break
+		}
+	}
+	return nil
+}
+
+type rules struct{}
+
+func (rules) Read(_ string, a env.Answer) (*feed.Feed, error) {
+	return feed.Parse(a.Body, a.ContentType)
+}
+
+func (rules) Next(_ string, a env.Answer, _ *feed.Feed, err error, _ int) (time.Duration, bool) {
+	return time.Minute, err == nil && a.Err == ""
+}
+
+type keeper struct{ got []*cobra.Article }
+
+func (k *keeper) Reflect(a *cobra.Article, done func(bool)) {
+	k.got = append(k.got, a)
+	done(true)
+}
+
+// threeTiers is a plan of one node for each role.
+var threeTiers = Plan{OutFilters: 1, Nodes: []Node{
+	{Name: "crawler-1", Role: provision.Crawler, Peer: env.Peer{ID: "c"}, Links: []string{"filter-1-1"}},
+	{Name: "filter-1-1", Role: provision.Filter, Peer: env.Peer{ID: "f"}, Links: []string{"reflector-1"}},
+	{Name: "reflector-1", Role: provision.Reflector, Peer: env.Peer{ID: "r"}},
+}}
+
+func start(t testing.TB, self env.PeerID, m *memory, app Application) *Tiers {
+	e := env.Env{Clock: m, Network: m, Fetcher: m, Worker: m, Store: m, Rand: rand.New(rand.NewPCG(1, 2)), Log: slog.New(slog.DiscardHandler)}
+	n, err := New(e, self, Config{Plan: threeTiers, Rules: rules{}}, app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func newMemory() *memory { return &memory{records: map[string][]byte{}, now: time.Unix(1e9, 0)} }
+
+// FuzzReceive gives each role any message of any neighbour, and of a stranger. Nothing panics, and what a node then sends
+// fits into frames.
+func FuzzReceive(f *testing.F) {
+	article := (&cobra.Article{Feed: "http://a.example/", Title: "Comet", ID: feed.ID{1}}).Encode(maxArticle)
+	for _, m := range []*tierspb.Message{
+		{Body: &tierspb.Message_Send{Send: &tierspb.Send{Log: 7, Items: []*tierspb.Item{{Position: 3, Article: article}, {Position: 5, Article: []byte{1}}}}}},
+		{Body: &tierspb.Message_Ack{Ack: &tierspb.Ack{Log: 1, Session: 2, Number: 3, Received: 9, Done: 9, Room: 1 << 30}}},
+		{Body: &tierspb.Message_Compare{Compare: &tierspb.Compare{Digests: make([]uint64, buckets)}}},
+		{Body: &tierspb.Message_Differs{Differs: &tierspb.Differs{Buckets: []*tierspb.Bucket{{Index: 5000, Hashes: []uint64{1, 2}}}}}},
+		{Body: &tierspb.Message_Place{Place: &tierspb.Place{Add: []string{"comet", "(", "the"}, Remove: []uint64{4}}}},
+	} {
+		f.Add(wire.Encode(m))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, self := range []env.PeerID{"c", "f", "r"} {
+			m := newMemory()
+			n := start(t, self, m, &keeper{})
+			n.AddQuery("comet")
+			for _, from := range []env.PeerID{"c", "f", "r", "stranger"} {
+				_ = n.Receive(from, body) // an error says that it is no message
+				for range 3 {
+					n.Run(m.now)
+					m.now = m.now.Add(time.Second)
+				}
+			}
+			for _, frame := range m.sent {
+				if _, _, err := wire.ParseFrame(frame); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+// TestAReceiverTakesEachArticleOnce: an article that comes again, too early, or after a restart is taken once and in order;
+// one of another log is new.
+func TestAReceiverTakesEachArticleOnce(t *testing.T) {
+	m, k := newMemory(), &keeper{}
+	n := start(t, "r", m, k)
+	send := func(log, acked, previous uint64, positions ...uint64) {
+		s := &tierspb.Send{Log: log, Acked: acked, Previous: previous}
+		for _, p := range positions {
+			s.Items = append(s.Items, &tierspb.Item{Position: p, Article: (&cobra.Article{Title: string(rune('a' + p)), ID: feed.ID{byte(p)}}).Encode(maxArticle)})
+		}
+		if err := n.Receive("f", wire.Encode(&tierspb.Message{Body: &tierspb.Message_Send{Send: s}})); err != nil {
+			t.Fatal(err)
+		}
+		n.Run(m.now)
+	}
+	send(7, 0, 4, 6)       // what was sent before it was lost
+	send(7, 0, 0, 2, 4)    // from the beginning
+	send(7, 0, 0, 2, 4)    // again
+	send(7, 0, 2, 4, 6, 9) // continues
+	n = start(t, "r", m, k)
+	send(7, 0, 4, 6, 9, 10) // after a restart
+	send(7, 0, 11, 12)      // too early
+	send(8, 20, 20, 21)     // the sender has a new store
+	var got strings.Builder
+	for _, a := range k.got {
+		got.WriteString(a.Title)
+	}
+	if want := "cegjkv"; got.String() != want {
+		t.Errorf("got %s, want %s", got.String(), want)
+	}
+}
+
+// TestPlansThatCannotRun are refused with the way out.
+func TestPlansThatCannotRun(t *testing.T) {
+	wrong := Plan{OutFilters: 1, Nodes: slices.Clone(threeTiers.Nodes)}
+	wrong.Nodes[0].Links = []string{"reflector-1"}
+	for _, test := range []struct {
+		plan Plan
+		self env.PeerID
+		want string
+	}{
+		{threeTiers, "stranger", "no node of the topology has this node's id"},
+		{wrong, "c", `the link from crawler-1 to "reflector-1" does not lead to a filter`},
+	} {
+		if _, err := test.plan.find(test.self); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v, want %s", err, test.want)
+		}
+	}
+}
+
+// TestFeedsAndQueriesAreDividedEvenly: each of n nodes gets its part, within a tenth.
+func TestFeedsAndQueriesAreDividedEvenly(t *testing.T) {
+	for _, n := range []int{2, 3, 28} {
+		counts := make([]int, n)
+		for i := range 28_000 {
+			counts[share("http://feed.example/"+strings.Repeat("x", i%7)+string(rune('a'+i%26))+time.Duration(i).String(), n)]++
+		}
+		for part, count := range counts {
+			if want := 28_000 / n; count < want*8/10 || count > want*12/10 {
+				t.Errorf("part %d of %d has %d, want about %d", part, n, count, want)
+			}
+		}
+	}
+}
+
+// TestADocumentThatStaysIsReadOnce: a crawler that gets the same bytes again hands on nothing, and neither does it after a
+// restart.
+func TestADocumentThatStaysIsReadOnce(t *testing.T) {
+	m := newMemory()
+	poll := func(n *Tiers, items ...string) {
+		if err := n.SetFeeds([]string{"http://a.example/"}); err != nil {
+			t.Fatal(err)
+		}
+		m.now = m.now.Add(time.Hour)
+		n.Run(m.now)
+		var doc bytes.Buffer
+		doc.WriteString(`<rss version="2.0"><channel><title>A</title>`)
+		for _, it := range items {
+			doc.WriteString("<item><guid>" + it + "</guid><title>" + it + "</title></item>")
+		}
+		doc.WriteString("</channel></rss>")
+		for h := range n.crawler.polls {
+			n.Answered(h, env.Answer{Status: 200, Body: doc.Bytes(), ContentType: "application/rss+xml", FinalURL: "http://a.example/"})
+		}
+	}
+	n := start(t, "c", m, nil)
+	poll(n, "b", "a")
+	poll(n, "b", "a")
+	n = start(t, "c", m, nil)
+	poll(n, "b", "a")
+	poll(n, "c", "b", "a")
+	if s := n.State(); n.out.last != 3 || s.Down[0].Items != 3 {
+		t.Errorf("%d articles, of which %d wait, want 3", n.out.last, s.Down[0].Items)
+	}
+}

@@ -1,0 +1,2 @@
+// Package tierspb holds the messages of cobra/tiers.
+package tierspb

@@ -1,0 +1,263 @@
+package daemon
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"tidings/cobra"
+	"tidings/cobra/provision"
+	"tidings/cobra/tiers"
+	"tidings/internal/feed"
+	"tidings/internal/locale"
+	"tidings/overlay/libp2p"
+	"tidings/proxy"
+)
+
+// Hosting says what a node does in a hosting centre (cobra/tiers). A zero field means its default.
+type Hosting struct {
+	// Role is crawler, filter or reflector, which the topology has to confirm, or "all": what the topology says. Default
+	// "all".
+	Role string
+	// Topology is the file with the topology. Default empty: the node is in no hosting centre.
+	Topology string
+	// CrawlList is the file with the feeds that crawlers poll. Crawlers need one; every crawler may have all feeds.
+	CrawlList string
+	// Drop lets the node drop articles for a node that is too slow. Default false: it waits.
+	Drop bool
+}
+
+func (h Hosting) validate() error {
+	switch {
+	case h.Topology != "":
+		return nil
+	case h.Role != "" && h.Role != "all":
+		return fmt.Errorf("--role %s: give the hosting centre's --topology, from tidings provision --json", h.Role)
+	case h.CrawlList != "":
+		return errors.New("--crawl-list: give the hosting centre's --topology, from tidings provision --json")
+	}
+	return nil
+}
+
+// tiers returns the configuration of the layer.
+func (h Hosting) tiers() (c tiers.Config, err error) {
+	if h.Topology == "" {
+		return c, nil
+	}
+	raw, err := os.ReadFile(h.Topology)
+	if err != nil {
+		return c, fmt.Errorf("--topology: %w", err)
+	}
+	var t provision.Topology
+	if err := json.Unmarshal(raw, &t); err != nil {
+		return c, fmt.Errorf("--topology %s: %w; write it with tidings provision --json", h.Topology, err)
+	}
+	c.Drop, c.Plan.OutFilters = h.Drop, t.OutFilters
+	for _, n := range t.Nodes {
+		node := tiers.Node{Name: n.Name, Role: n.Role, Links: n.Links}
+		if node.Peer, err = libp2p.ParsePeer(n.Peer); err != nil {
+			return c, fmt.Errorf("--topology %s: the \"peer\" of %s: %w", h.Topology, n.Name, err)
+		}
+		c.Plan.Nodes = append(c.Plan.Nodes, node)
+	}
+	if len(c.Plan.Nodes) == 0 {
+		return c, fmt.Errorf("--topology %s has no nodes", h.Topology)
+	}
+	return c, nil
+}
+
+// hosting is the node's part in a hosting centre, outside of the layer.
+type hosting struct {
+	*nodeLoop
+	config   Hosting
+	keywords *keywords
+	log      *slog.Logger
+	// numbers below next were placed by begin.
+	next cobra.SubscriptionID
+}
+
+// begin checks the role, and places the searches that the store has. It runs before the loop does.
+func (h *hosting) begin(t *tiers.Tiers) error {
+	h.keywords.tier.drop = h.config.Drop
+	role := cmp.Or(h.config.Role, "all")
+	switch {
+	case h.config.Topology == "":
+		return nil
+	case role != "all" && role != t.Role():
+		return fmt.Errorf("--role %s: this node is a %s in %s", role, t.Role(), h.config.Topology)
+	case t.Role() == provision.Crawler && h.config.CrawlList == "":
+		return errors.New("a crawler needs the list of the feeds that it polls: give --crawl-list FILE")
+	case t.Role() != provision.Reflector:
+		return nil
+	}
+	return cobra.Subscriptions(h.keywords.store, 0, func(number cobra.SubscriptionID, text string, _ time.Time) bool {
+		t.AddQuery(text)
+		h.next = number + 1
+		return true
+	})
+}
+
+// place places a search at the filters, or removes it there. It may be called from any goroutine.
+func (h *hosting) place(number cobra.SubscriptionID, text string, made bool) {
+	h.loop.Deliver(func() {
+		switch {
+		case !made:
+			h.node.Tiers.RemoveQuery(text)
+		case number >= h.next: // begin has not found it
+			h.node.Tiers.AddQuery(text)
+		}
+	})
+}
+
+const (
+	// crawlListInterval is the time between two looks at the list of feeds.
+	crawlListInterval = 2 * time.Second
+	// maxCrawlListErrors bounds the entries of a list that are logged.
+	maxCrawlListErrors = 10
+)
+
+// run reads the list of feeds whenever it changes, until ctx ends.
+func (h *hosting) run(ctx context.Context) {
+	if h.config.CrawlList == "" {
+		return
+	}
+	var last []byte
+	var changed time.Time
+	failed := ""
+	for {
+		err := func() error {
+			info, err := os.Stat(h.config.CrawlList)
+			if err != nil || info.ModTime().Equal(changed) {
+				return err
+			}
+			raw, err := os.ReadFile(h.config.CrawlList)
+			if err != nil {
+				return err
+			}
+			changed = info.ModTime()
+			if last != nil && bytes.Equal(raw, last) {
+				return nil
+			}
+			last = raw
+			return h.crawl(ctx, raw)
+		}()
+		if err != nil && ctx.Err() == nil && err.Error() != failed {
+			failed = err.Error()
+			h.log.Error("list of feeds cannot be used; the crawler goes on with the last one", "file", h.config.CrawlList, "err", err)
+		} else if err == nil {
+			failed = ""
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(crawlListInterval):
+		}
+	}
+}
+
+// crawl gives the crawler the feeds of a list.
+func (h *hosting) crawl(ctx context.Context, raw []byte) error {
+	urls, wrong, err := parseCrawlList(raw)
+	if err != nil {
+		return err
+	}
+	for _, line := range wrong[:min(len(wrong), maxCrawlListErrors)] {
+		h.log.Warn("entry of the list of feeds is not an address", "entry", line)
+	}
+	var failed error
+	err = h.do(ctx, func() { failed = h.node.Tiers.SetFeeds(urls) })
+	if err = cmp.Or(err, failed); err == nil {
+		h.log.Info("list of feeds was read", "feeds", len(urls), "wrong", len(wrong))
+	}
+	return err
+}
+
+// parseCrawlList returns the addresses of a list, and the entries that are none.
+func parseCrawlList(raw []byte) (urls, wrong []string, err error) {
+	add := func(address string) {
+		if url, err := feed.Canonical(address); err == nil {
+			urls = append(urls, url)
+		} else {
+			wrong = append(wrong, address)
+		}
+	}
+	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("<")) {
+		for line := range bytes.Lines(raw) {
+			if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+				add(string(line))
+			}
+		}
+		return urls, wrong, nil
+	}
+	outlines, unread, err := feed.ParseOPML(raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, u := range unread {
+		wrong = append(wrong, fmt.Sprintf("line %d: %s", u.Line, u.Why))
+	}
+	for _, o := range feed.Subscriptions(outlines) {
+		add(o.XMLURL)
+	}
+	return urls, wrong, nil
+}
+
+// hostingStatus converts the state of the layer for readers.
+func hostingStatus(s tiers.State) *proxy.Hosting {
+	if s.Role == "" {
+		return nil
+	}
+	h := &proxy.Hosting{
+		Name: s.Name, Role: s.Role, Feeds: s.Feeds, Queries: s.Queries, Placed: s.Placed,
+		WaitsFor: s.WaitsFor, WaitsSince: proxy.OptionalTime(s.Since), Articles: s.Stats.Found + s.Stats.Received,
+		Links: []proxy.HostingLink{},
+	}
+	add := func(way string, links []tiers.LinkState) {
+		for _, l := range links {
+			h.Links = append(h.Links, proxy.HostingLink{Name: l.Name, Way: way, Waiting: l.Items, Bytes: l.Bytes, Dropped: l.Dropped, Heard: proxy.OptionalTime(l.Heard)})
+		}
+	}
+	add("to", s.Down)
+	add("from", s.Up)
+	return h
+}
+
+// hostingSilence is how long a node of a hosting centre may be silent: twice the time between two signs of life.
+const hostingSilence = time.Minute
+
+// hostingFindings returns the doctor's findings about the node's part in a hosting centre.
+func hostingFindings(s tiers.State, now time.Time) (findings []proxy.Finding) {
+	if s.Role == "" {
+		return nil
+	}
+	add := func(level string, what, do locale.Text) {
+		findings = append(findings, proxy.Finding{Level: level, What: what, Do: do})
+	}
+	add(levelOK, locale.Say("this node is %s, a %s of a hosting centre", s.Name, s.Role), nil)
+	if s.WaitsFor != "" {
+		add(levelNote, locale.Say("this node waits for %s, because it or a node before it has had a full queue since %s", s.WaitsFor, s.Since.UTC().Format("2006-01-02 15:04:05 UTC")),
+			locale.Say("run tidings doctor on %s", s.WaitsFor))
+	}
+	for _, l := range s.Down {
+		if l.Dropped > 0 {
+			add(levelNote, locale.Say("articles dropped for %s, because its queue was full: %d", l.Name, l.Dropped), locale.Say("run tidings doctor on %s", l.Name))
+		}
+	}
+	for _, l := range s.Up {
+		if l.Dropped > 0 {
+			add(levelNote, locale.Say("articles for this node that %s has dropped, because this node was too slow: %d", l.Name, l.Dropped), resourceRemedy)
+		}
+	}
+	for _, l := range append(s.Down, s.Up...) {
+		if now.Sub(l.Heard) > hostingSilence {
+			add(levelNote, locale.Say("%s is silent", l.Name), locale.Say("check whether it runs, and its address in the topology"))
+		}
+	}
+	return findings
+}

@@ -1,0 +1,72 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/cobra/tiers"
+)
+
+func TestCrawlListsAreOPMLOrText(t *testing.T) {
+	want := []string{"https://a.example/feed", "https://b.example/"}
+	for name, list := range map[string]string{
+		"text": "# our feeds\nhttps://a.example/feed\n\n  https://b.example  \nftp://c.example/\n",
+		"OPML": `<opml version="2.0"><body><outline text="A"><outline text="a" xmlUrl="https://a.example/feed"/></outline><outline text="b" xmlUrl="https://b.example"/><outline text="c" xmlUrl="ftp://c.example/"/></body></opml>`,
+	} {
+		urls, wrong, err := parseCrawlList([]byte(list))
+		if err != nil || !slices.Equal(urls, want) || !slices.Equal(wrong, []string{"ftp://c.example/"}) {
+			t.Errorf("%s: %q, wrong %q, %v", name, urls, wrong, err)
+		}
+	}
+}
+
+// TestHostingSettingsThatCannotRun are refused with the way out.
+func TestHostingSettingsThatCannotRun(t *testing.T) {
+	for _, h := range []Hosting{{Role: "crawler"}, {CrawlList: "feeds.txt"}} {
+		if err := h.validate(); err == nil || !strings.Contains(err.Error(), "--topology, from tidings provision --json") {
+			t.Errorf("%+v: %v", h, err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "plan.json")
+	for topology, want := range map[string]string{
+		`{`:                                  "write it with tidings provision --json",
+		`{"nodes": []}`:                      "has no nodes",
+		`{"nodes": [{"name": "crawler-1"}]}`: `the "peer" of crawler-1: "" is not the address of a node`,
+		`{"nodes": [{"name": "f", "peer": "/ip4/127.0.0.1/tcp/1"}]}`: `the "peer" of f`,
+	} {
+		if err := os.WriteFile(file, []byte(topology), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (Hosting{Topology: file}).tiers(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", topology, err, want)
+		}
+	}
+	if _, err := (Hosting{Topology: file + "x"}).tiers(); err == nil || !strings.Contains(err.Error(), "--topology") {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+// TestTheDoctorNamesTheNodeThatIsTooSlow and what was dropped, at both ends of a link.
+func TestTheDoctorNamesTheNodeThatIsTooSlow(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	all := func(s tiers.State) (text string) {
+		for _, f := range hostingFindings(s, now) {
+			text += f.Level + ": " + f.What.String() + "\n"
+		}
+		return text
+	}
+	for want, s := range map[string]tiers.State{
+		"": {},
+		"ok: this node is filter-1, a filter of a hosting centre\nnote: this node waits for reflector-2, because it or a node before it has had a full queue since 2001-09-09 01:46:40 UTC\n":  {Name: "filter-1", Role: "filter", WaitsFor: "reflector-2", Since: now},
+		"ok: this node is filter-1, a filter of a hosting centre\nnote: articles dropped for reflector-2, because its queue was full: 7\n":                                                     {Name: "filter-1", Role: "filter", Down: []tiers.LinkState{{Name: "reflector-2", Dropped: 7, Heard: now}}},
+		"ok: this node is reflector-2, a reflector of a hosting centre\nnote: articles for this node that filter-1 has dropped, because this node was too slow: 7\nnote: filter-1 is silent\n": {Name: "reflector-2", Role: "reflector", Up: []tiers.LinkState{{Name: "filter-1", Dropped: 7, Heard: now.Add(-time.Hour)}}},
+	} {
+		if got := all(s); got != want {
+			t.Errorf("%+v:\n%s, want\n%s", s, got, want)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package sim
+
+import (
+	"fmt"
+
+	"tidings/cobra"
+	"tidings/cobra/provision"
+	"tidings/cobra/tiers"
+	"tidings/internal/env"
+)
+
+// A tier is what a peer does in a hosting centre, and what it keeps across its lives.
+type tier struct {
+	config  tiers.Config
+	feeds   []string // the list of a crawler
+	queries []string // what the users of a reflector ask for
+
+	numbers   []cobra.SubscriptionID // of queries, once they are subscribed
+	reflector *cobra.Reflector       // of the present life
+	store     env.Store
+	stalled   bool
+	waiting   []func() // what a stalled reflector has to do
+}
+
+// MakeTiers gives the first peers the roles of a plan with every crawler linked to every filter, and filters linked to the
+// reflectors whose queries they share, as provision.Plan links them.
+func (s *Swarm) MakeTiers(crawlers, filters, reflectors int, config func(role string, i int) tiers.Config, feeds []string) (made map[string][]*Peer) {
+	plan := tiers.Plan{OutFilters: filters}
+	made = map[string][]*Peer{}
+	names := func(role string, n int) (all []string) {
+		for i := range n {
+			all = append(all, fmt.Sprintf("%s-%d", role, i+1))
+		}
+		return all
+	}
+	next := 0
+	add := func(role string, n int, links func(i int) []string) {
+		for i, name := range names(role, n) {
+			p := s.members[next]
+			next++
+			made[role] = append(made[role], p)
+			plan.Nodes = append(plan.Nodes, tiers.Node{Name: name, Role: role, Peer: p.Peer(), Links: links(i)})
+		}
+	}
+	add(provision.Crawler, crawlers, func(int) []string { return names(provision.Filter, filters) })
+	add(provision.Filter, filters, func(i int) (to []string) {
+		for j, name := range names(provision.Reflector, reflectors) {
+			if i*reflectors < (j+1)*filters && j*filters < (i+1)*reflectors {
+				to = append(to, name)
+			}
+		}
+		return to
+	})
+	add(provision.Reflector, reflectors, func(int) []string { return nil })
+	for role, peers := range made {
+		for i, p := range peers {
+			p.tier = &tier{config: config(role, i), feeds: feeds}
+			p.tier.config.Plan = plan
+		}
+	}
+	return made
+}
+
+// open opens the reflector of a new life.
+func (r *tier) open(e env.Env) {
+	r.stalled, r.waiting = false, nil
+	e.Store = prefixedStore{e.Store, "reflector/"}
+	r.store = e.Store
+	var err error
+	if r.reflector, err = cobra.Open(e, cobra.Config{ArticlesPerFeed: cobra.MaxArticlesPerFeed}); err != nil {
+		panic("sim: open a reflector: " + err.Error())
+	}
+}
+
+// start gives the node what the operator's files and the reflector's users say.
+func (r *tier) start(t *tiers.Tiers) {
+	if err := t.SetFeeds(r.feeds); err != nil {
+		panic("sim: give a crawler its feeds: " + err.Error())
+	}
+	for _, text := range r.queries {
+		t.AddQuery(text)
+	}
+}
+
+// Ask lets a user of a reflector subscribe to a query.
+func (p *Peer) Ask(text string) {
+	r := p.tier
+	r.queries = append(r.queries, text)
+	p.Do(func() {
+		r.reflector.Subscribe(text, nil, func(n cobra.SubscriptionID, err error) {
+			if err != nil {
+				panic("sim: subscribe: " + err.Error())
+			}
+			r.numbers = append(r.numbers, n)
+		})
+		p.node.Tiers.AddQuery(text)
+	})
+}
+
+// Stall lets a reflector's application do nothing for a while.
+func (p *Peer) Stall(on bool) {
+	p.Do(func() {
+		p.tier.stalled = on
+		for !on && len(p.tier.waiting) > 0 {
+			p.tier.waiting[0]()
+			p.tier.waiting = p.tier.waiting[1:]
+		}
+	})
+}
+
+// Reflect keeps an article as the daemon does: it is acknowledged when a later commit is durable.
+func (a application) Reflect(article *cobra.Article, done func(ok bool)) {
+	r := a.p.tier
+	keep := func() {
+		failed := false
+		r.reflector.Receive(article, func() { failed = true })
+		r.store.Commit([]env.Op{{Key: []byte("last"), Value: []byte(article.Title)}}, func(err error) { done(err == nil && !failed) })
+	}
+	if r.stalled {
+		r.waiting = append(r.waiting, keep)
+		return
+	}
+	keep()
+}
+
+// Shown returns the articles of each query of a reflector, the newest first.
+func (p *Peer) Shown() (feeds [][]cobra.StoredArticle) {
+	for _, n := range p.tier.numbers {
+		f, _ := p.tier.reflector.Feed(n)
+		articles, err := f.Read(p.tier.store)
+		if err != nil {
+			panic("sim: read a feed: " + err.Error())
+		}
+		feeds = append(feeds, articles)
+	}
+	return feeds
+}
+
+// prefixedStore is a part of a store whose keys begin with a prefix.
+type prefixedStore struct {
+	env.Store
+	prefix string
+}
+
+func (s prefixedStore) key(key []byte) []byte { return append([]byte(s.prefix), key...) }
+
+func (s prefixedStore) Commit(ops []env.Op, done func(error)) {
+	own := make([]env.Op, len(ops))
+	for i, op := range ops {
+		own[i] = op
+		own[i].Key = s.key(op.Key)
+	}
+	s.Store.Commit(own, done)
+}
+
+func (s prefixedStore) Get(key []byte) ([]byte, error) { return s.Store.Get(s.key(key)) }
+
+func (s prefixedStore) Range(prefix []byte, each func(key, value []byte) bool) error {
+	return s.Store.Range(s.key(prefix), func(key, value []byte) bool { return each(key[len(s.prefix):], value) })
+}

@@ -1,0 +1,251 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/cobra/provision"
+	"tidings/cobra/tiers"
+	"tidings/internal/script"
+)
+
+// burstScript publishes an item every so often, and for a while ten times as often. A document shows the last items.
+type burstScript struct {
+	feed       int
+	every      time.Duration
+	from, to   time.Duration // of the burst
+	end        time.Duration // after which nothing is published
+	shows      int
+	paragraphs int
+}
+
+// burstWords are what queries ask for; item n of feed f contains one of them.
+var burstWords = []string{"harbour", "glacier", "orchard", "lantern", "compass", "meadow"}
+
+func (b *burstScript) times(until time.Duration) (at []time.Duration) {
+	for t := b.every; t <= min(until, b.end); {
+		at = append(at, t)
+		if t += b.every; t > b.from && t <= b.to {
+			t -= b.every - b.every/10
+		}
+	}
+	return at
+}
+
+func (b *burstScript) word(n int) string { return burstWords[(b.feed+n)%len(burstWords)] }
+
+func (b *burstScript) At(t time.Duration) script.Version {
+	all := b.times(t)
+	var doc strings.Builder
+	fmt.Fprintf(&doc, `<rss version="2.0"><channel><title>Feed %d</title><link>http://burst%d.example/</link>`, b.feed, b.feed)
+	for n := len(all) - 1; n >= max(0, len(all)-b.shows); n-- {
+		fmt.Fprintf(&doc, `<item><guid>f%d-%d</guid><title>f%d-%04d</title><description>%s %s</description></item>`,
+			b.feed, n, b.feed, n, b.word(n), strings.Repeat("nothing of interest happens here ", b.paragraphs))
+	}
+	doc.WriteString(`</channel></rss>`)
+	v := script.Version{Index: len(all), ContentType: "application/rss+xml", Body: []byte(doc.String())}
+	if len(all) > 0 {
+		v.Since = all[len(all)-1]
+	}
+	return v
+}
+
+func (b *burstScript) Next(t time.Duration) (time.Duration, bool) {
+	all := b.times(b.end)
+	i, found := slices.BinarySearch(all, t)
+	if found {
+		i++
+	}
+	if i == len(all) {
+		return 0, false
+	}
+	return all[i], true
+}
+
+// A tierWorld is a hosting centre of 1 + 3 + 3 nodes with a burst of ten times the usual rate.
+type tierWorld struct {
+	*Swarm
+	made  map[string][]*Peer
+	feeds []*burstScript
+}
+
+const tierEnd = 12 * time.Minute
+
+func newTierWorld(t *testing.T, seed uint64, c Config, config func(role string, i int) tiers.Config) *tierWorld {
+	t.Helper()
+	w := &tierWorld{Swarm: feedSwarm(seed, c)}
+	w.Grow(7, 100*time.Millisecond)
+	w.World.Run(20 * time.Second)
+	var urls []string
+	for i := range 4 {
+		b := &burstScript{feed: i, every: 20 * time.Second, from: 4 * time.Minute, to: 7 * time.Minute, end: tierEnd, shows: 120, paragraphs: 150}
+		url := fmt.Sprintf("http://burst%d.example/", i)
+		w.Serve(url, b)
+		urls, w.feeds = append(urls, url), append(w.feeds, b)
+	}
+	for _, p := range w.Peers() {
+		p.Kill(true)
+	}
+	w.made = w.MakeTiers(1, 3, 3, config, urls)
+	for _, role := range []string{provision.Reflector, provision.Filter} {
+		for _, p := range w.made[role] {
+			p.Start()
+		}
+	}
+	for i, p := range w.made[provision.Reflector] {
+		p.Ask(burstWords[i])
+		p.Ask(burstWords[i+3] + " OR " + burstWords[i])
+		p.Ask("interest " + burstWords[(i+1)%3])
+	}
+	w.World.Run(5 * time.Second)
+	for _, p := range w.made[provision.Crawler] {
+		p.Start()
+	}
+	return w
+}
+
+// missing compares what each query shows with what was published, and fails the test if articles of a feed are out of
+// order, or shown twice, or do not match. It returns the articles that no query of a reflector shows which should, by
+// reflector.
+func (w *tierWorld) missing(t *testing.T) (missing []int) {
+	t.Helper()
+	for i, p := range w.made[provision.Reflector] {
+		lost := map[string]bool{}
+		words := [][]string{{burstWords[i]}, {burstWords[i+3], burstWords[i]}, {burstWords[(i+1)%3]}}
+		for q, articles := range p.Shown() {
+			last := map[string]string{}
+			titles := map[string]bool{}
+			for _, a := range articles { // the newest first
+				if titles[a.Title] {
+					t.Errorf("reflector %d shows %s twice", i, a.Title)
+				}
+				if titles[a.Title] = true; last[a.Feed] != "" && a.Title > last[a.Feed] {
+					t.Errorf("reflector %d shows %s before %s", i, a.Title, last[a.Feed])
+				}
+				last[a.Feed] = a.Title
+			}
+			expected := 0
+			for _, b := range w.feeds {
+				for n := range b.times(tierEnd) {
+					title := fmt.Sprintf("f%d-%04d", b.feed, n)
+					if slices.Contains(words[q], b.word(n)) {
+						if expected++; !titles[title] {
+							lost[title] = true
+						}
+						delete(titles, title)
+					}
+				}
+			}
+			if expected == 0 || len(titles) > 0 {
+				t.Errorf("reflector %d, query %d: %d expected, not matching: %v", i, q, expected, titles)
+			}
+		}
+		missing = append(missing, len(lost))
+	}
+	return missing
+}
+
+// small queues fill up within the burst.
+var small = tiers.Config{Buffer: 128 << 10}
+
+// stallForAMinute stalls a reflector and returns the node that each role waits for in the end.
+func (w *tierWorld) stallForAMinute(p *Peer) (waited map[string]string) {
+	p.Stall(true)
+	w.World.Run(time.Minute)
+	waited = map[string]string{}
+	for _, p := range w.Peers() {
+		if s := p.node.Tiers.State(); s.WaitsFor != "" {
+			waited[s.Role] = s.WaitsFor
+		}
+	}
+	p.Stall(false)
+	return waited
+}
+
+// TestBlockingTiersLoseNothing: one reflector is stalled for a minute in the burst, nodes of all tiers crash, and frames
+// are lost; every article reaches every query that it matches, once and in order, and the nodes say whom they wait for.
+func TestBlockingTiersLoseNothing(t *testing.T) {
+	seeds(t, 2, 20, func(t *testing.T, seed uint64) {
+		w := newTierWorld(t, seed, Config{NetworkFaults: NetworkFaults{Loss: 0.02}}, func(string, int) tiers.Config { return small })
+		rng := rand.New(rand.NewPCG(seed, 41))
+		w.World.Run(5 * time.Minute)
+		stalled := w.made[provision.Reflector][rng.IntN(3)]
+		name := stalled.node.Tiers.State().Name
+		waited := w.stallForAMinute(stalled)
+		if want := map[string]string{provision.Crawler: name, provision.Filter: name}; !maps.Equal(waited, want) {
+			t.Errorf("nodes waited for %v, want %v", waited, want)
+		}
+		victims := []*Peer{w.made[provision.Filter][rng.IntN(3)], w.made[provision.Crawler][0], stalled}
+		for range 4 {
+			victims = append(victims, w.Peers()[rng.IntN(7)])
+		}
+		for _, p := range victims {
+			p.Kill(rng.IntN(2) == 0)
+			w.World.Run(time.Duration(1+rng.IntN(40)) * time.Second)
+			p.Start()
+			w.World.Run(time.Duration(rng.IntN(20)) * time.Second)
+		}
+		w.World.Run(15 * time.Minute)
+		for i, n := range w.missing(t) {
+			if n > 0 {
+				t.Errorf("reflector %d lacks %d articles", i, n)
+			}
+		}
+		for _, p := range w.Peers() {
+			s := p.node.Tiers.State()
+			for _, l := range append(s.Down, s.Up...) {
+				if l.Items > 0 || l.Dropped > 0 {
+					t.Errorf("%s: link %s: %+v", s.Name, l.Name, l)
+				}
+			}
+			t.Logf("%s: %+v", s.Name, s.Stats)
+		}
+	})
+}
+
+// TestDroppingTiersCountWhatTheyDrop: nobody waits for a stalled reflector, the others show everything, and what the
+// stalled one lacks is what its filter counts and has told it.
+func TestDroppingTiersCountWhatTheyDrop(t *testing.T) {
+	seeds(t, 2, 20, func(t *testing.T, seed uint64) {
+		n := int(seed % 3)
+		w := newTierWorld(t, seed, Config{}, func(role string, i int) tiers.Config {
+			if role != provision.Crawler && i == n {
+				return tiers.Config{Drop: true, Buffer: small.Buffer}
+			}
+			return tiers.Config{Drop: true} // which has room for what one round of polls finds
+		})
+		w.World.Run(5 * time.Minute)
+		stalled := w.made[provision.Reflector][n]
+		if waited := w.stallForAMinute(stalled); len(waited) > 0 {
+			t.Errorf("nodes waited for %v", waited)
+		}
+		w.World.Run(15 * time.Minute)
+		missing := w.missing(t)
+		for i, p := range w.made[provision.Reflector] {
+			told, counted := 0, 0
+			for _, l := range p.node.Tiers.State().Up {
+				told += int(l.Dropped)
+			}
+			for _, f := range w.made[provision.Filter] {
+				for _, l := range f.node.Tiers.State().Down {
+					if l.Name == p.node.Tiers.State().Name {
+						counted += int(l.Dropped)
+					}
+				}
+			}
+			if missing[i] != told || told != counted || (told > 0) != (i == n) {
+				t.Errorf("reflector %d lacks %d articles, was told of %d, and its filter counts %d", i, missing[i], told, counted)
+			}
+		}
+		for _, l := range w.made[provision.Crawler][0].node.Tiers.State().Down {
+			if l.Dropped > 0 {
+				t.Errorf("the crawler dropped %d articles for %s, which was not stalled", l.Dropped, l.Name)
+			}
+		}
+	})
+}
