@@ -21,7 +21,7 @@ import (
 //	length of the rest (4) | length of the key (2) | key | stored value
 //
 // Each change of such a record is appended and synced before its commit is answered. The file is
-// rewritten atomically when the store is opened, and when the appended part has grown too long.
+// rewritten atomically when the store is opened, unless it would stay the same, and when the appended part has grown too long.
 // Reading skips a record with a wrong checksum, and a last one that a crash has cut. If the store's
 // own record is damaged, the new file keeps the record of the old file, which may be the only good
 // one.
