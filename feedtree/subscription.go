@@ -140,7 +140,6 @@ type Subscription struct {
 	Objectors int
 	Items     int       // number of items in the window, as far as the log has been read
 	Witnessed int       // number of those that enough owners of the feed have seen at the origin
-	Waiting   int       // number of those that neither the publisher nor owners vouch for, and owners do not contest
 	Version   uint64    // changes whenever the window does
 	Confirmed time.Time // last time at which this node was certain to have all entries
 	Heard     time.Time // when another node last vouched for the log
@@ -179,10 +178,19 @@ func (su *subscriptions) Subscription(key overlay.ID) (Subscription, bool) {
 	return Subscription{}, false
 }
 
+// Waiting returns the number of a feed's items that neither the publisher nor owners vouch for, and that owners do not
+// contest. It looks at all of them.
+func (su *subscriptions) Waiting(key overlay.ID) int {
+	if c := su.feeds[key]; c != nil {
+		return c.window.waiting()
+	}
+	return 0
+}
+
 func (su *subscriptions) subscription(c *channel) Subscription {
 	s := Subscription{
 		Key: c.key, URL: c.url, Weight: c.weight, Since: c.since, Attributes: c.attributes,
-		Items: c.window.itemCount(), Witnessed: c.window.marks.vouched(), Waiting: c.window.waiting(), Version: c.window.version,
+		Items: c.window.itemCount(), Witnessed: c.window.marks.vouched(), Version: c.window.version,
 		Confirmed: c.confirmed, Heard: c.heardAt, Alone: c.alone, Led: c.leader != nil, Repairing: c.repair != nil,
 		Lacks: c.window.log.Missing(), Unreadable: len(c.window.unreadable), State: c.state,
 		Publisher: c.trust, Doubt: c.doubt, Seen: c.keyCheck.publisher.Key, SeenAt: c.keyCheck.seenAt, Objectors: len(c.keyCheck.objectors),

@@ -45,8 +45,7 @@ func TestAnEditHidesNothingThatIsVouchedFor(t *testing.T) {
 	}
 	edit(near[6], "False ", 3) // of the feed, and of one or two items
 	waiting := func() int {
-		sub, _ := near[9].node.Feeds.Subscription(s.Key(url))
-		return sub.Waiting
+		return near[9].node.Feeds.Waiting(s.Key(url))
 	}
 	contested := false
 	for range 60 {

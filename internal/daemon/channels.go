@@ -96,7 +96,7 @@ func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 		}
 	}
 	if c.MinProvenance == feedtree.Witnessed {
-		c.Waiting = s.Waiting
+		c.Waiting = l.node.NodeOf(s.Key).Feeds.Waiting(s.Key)
 	}
 	if c.Provenance == feedtree.Single && 2*s.Witnessed > s.Items {
 		c.Provenance = feedtree.Witnessed
