@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"tidings/cobra"
+	"tidings/feedtree"
 	"tidings/internal/check"
 	"tidings/internal/env"
 	"tidings/internal/fetch"
@@ -128,6 +129,9 @@ type Config struct {
 	// KeywordItems bounds the articles of a keyword feed, 1 to [cobra.MaxArticlesPerFeed]: the paper's k. Default
 	// [cobra.DefaultArticlesPerFeed]. Each takes four bytes of memory per query.
 	KeywordItems int
+	// MaxSubscriptions bounds the subscriptions of the node, without private feeds; see [feedtree.Config]. Default
+	// [feedtree.DefaultMaxSubscriptions].
+	MaxSubscriptions int
 	// Compression says how many times shorter a laboratory's intervals are than real ones, at least 1. If it is
 	// set, origins on private addresses stand for public ones and have budgets. Default 0: the node is in no
 	// laboratory.
@@ -157,6 +161,7 @@ func (c Config) withDefaults() Config {
 	c.HTTP = cmp.Or(c.HTTP, defaultHTTP)
 	c.PublicListen = cmp.Or(c.PublicListen, defaultPublicListen)
 	c.KeywordItems = cmp.Or(c.KeywordItems, cobra.DefaultArticlesPerFeed)
+	c.MaxSubscriptions = cmp.Or(c.MaxSubscriptions, feedtree.DefaultMaxSubscriptions)
 	c.Agent = cmp.Or(c.Agent, "tidings")
 	if c.Deliver == nil {
 		c.Deliver = func(scribe.Delivery) {}
@@ -214,6 +219,7 @@ func (c Config) Validate() error {
 			"daemon: TrustedProxies", "is %v; it must have valid prefixes only", c.TrustedProxies),
 		check.That(c.KeywordItems >= 1 && c.KeywordItems <= cobra.MaxArticlesPerFeed,
 			"--keyword-items", "%d: give 1 to %d", c.KeywordItems, cobra.MaxArticlesPerFeed),
+		check.AtLeast("--max-subscriptions", c.MaxSubscriptions, 1),
 		check.That(slices.Contains([]string{"", "never", "second", "first"}, c.SubscribeOnRead),
 			"--subscribe-on-read", "%q: give never, second or first", c.SubscribeOnRead),
 		check.AtLeast("daemon: Compression", cmp.Or(c.Compression, 1), 1),

@@ -213,8 +213,8 @@ func TestInvalidOPMLIsRefused(t *testing.T) {
 		{"a feed", "<rss><channel/></rss>", "not OPML"},
 		{"JSON", `{"subscriptions": []}`, "not OPML"},
 		{"zeros", strings.Repeat("\x00", 100), "not OPML"},
-		{"five megabytes and one", strings.Repeat(" ", maxOPML) + "<opml/>", "longer than 5 MiB"},
-		{"many outlines", "<opml>" + strings.Repeat("<outline/>", maxOutlines+1) + "</opml>", "more than 10000 outlines"},
+		{"a byte too long", strings.Repeat(" ", maxOPML) + "<opml/>", "longer than 32 MiB"},
+		{"many outlines", "<opml>" + strings.Repeat("<outline/>", maxOutlines+1) + "</opml>", "more than 200000 outlines"},
 		{"many broken lines", "<opml>" + strings.Repeat("<outline xmlUrl='", maxUnread+1) + "</opml>", "more than 1000 lines"},
 		{"many lines without a tag", "<opml>" + strings.Repeat("xmlUrl=", maxOPML/8) + "</opml>", "more than 1000 lines"},
 	} {
