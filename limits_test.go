@@ -130,7 +130,7 @@ var limits = []struct {
 		{"difference/page", "maxCompared:B maxContained:B", "attributes of such a page; its text, counted once for each element around it", "the poll has failed, and the channel's state says so"},
 		{"difference/page", "maxGone:B maxSought:B samePage", "lines of earlier texts of a page that an owner remembers; text in which it searches the removed lines of a change, once for each; divided by which, lines of a new version that the owner's text must have", "the owner does not vouch for the change"},
 		{"difference/page", "maxNested maxAttributes maxValue:B", "nesting of elements that a selector sees; attributes of an element; one of them", "deeper elements are beside each other; further attributes match nothing; the rest matches nothing"},
-		{"feedtree", "MaxSubscriptions", "subscriptions of one node", "refused with a reason"},
+		{"feedtree", "DefaultMaxSubscriptions", "subscriptions of one node; `--max-subscriptions` sets it", "refused with a reason"},
 		{"feedtree", "digestsAtOnce", "digests per interval for all parents together", "with more parents, each gets digests less often"},
 		{"feedtree", "auditInterval", "time without certain news of a feed, or a digest interval if no parent keeps its log", "the node compares the feed with an owner"},
 		{"feedtree", "missedDigests nodeSilence", "digest intervals without news of a feed (and at least a polling interval); time without a frame from anybody", "the node polls the feed itself; the node reports that it is cut off"},

@@ -277,16 +277,6 @@ func (cs channels) sorted() []*channel {
 	return slices.SortedFunc(maps.Values(cs), func(a, b *channel) int { return bytes.Compare(a.key[:], b.key[:]) })
 }
 
-// subscribed returns the number of subscriptions.
-func (cs channels) subscribed() (n int) {
-	for _, c := range cs {
-		if c.subscribed {
-			n++
-		}
-	}
-	return n
-}
-
 // maxRefusals bounds the refusals that are kept for people. The oldest is dropped.
 const maxRefusals = 16
 

@@ -23,6 +23,9 @@ type Config struct {
 	// 200. A smaller number finds owners that lie sooner, and costs the origin more requests: with 1, each reader's node
 	// fetches the document once for each new item, and as often as if it polled alone.
 	AuditOneIn int
+	// MaxSubscriptions bounds the subscriptions of the node; a further one is refused. At least 1, default
+	// [DefaultMaxSubscriptions]. Subscriptions that the store has from before stay. Each takes about 25 KB of memory.
+	MaxSubscriptions int
 }
 
 func (c Config) withDefaults() Config {
@@ -30,6 +33,7 @@ func (c Config) withDefaults() Config {
 	c.DigestInterval = cmp.Or(c.DigestInterval, time.Minute)
 	c.PollInterval = cmp.Or(c.PollInterval, 30*time.Minute)
 	c.AuditOneIn = cmp.Or(c.AuditOneIn, 200)
+	c.MaxSubscriptions = cmp.Or(c.MaxSubscriptions, DefaultMaxSubscriptions)
 	return c
 }
 
@@ -41,6 +45,7 @@ func (c Config) Validate() error {
 		check.AtLeast("feedtree: DigestInterval", c.DigestInterval, time.Second),
 		check.AtLeast("feedtree: PollInterval", c.PollInterval, time.Second),
 		check.AtLeast("feedtree: AuditOneIn", c.AuditOneIn, 1),
+		check.AtLeast("feedtree: MaxSubscriptions", c.MaxSubscriptions, 1),
 	)
 }
 

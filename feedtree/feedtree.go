@@ -64,7 +64,9 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 	f.trusts = newTrusts(m, f.keyQuestions)
 	f.pusher = newPusher(m)
 	f.reader = newReader(m, f.cutOffs, f.repairer, f.trusts, f.entries, f.pusher, f.statements, f.originAudits)
-	f.subscriptions = &subscriptions{m, e.Store, f.cutOffs, f.repairer, f.trusts, f.reader, f.originAudits}
+	f.subscriptions = &subscriptions{
+		common: m, store: e.Store, cutOffs: f.cutOffs, repairer: f.repairer, trusts: f.trusts, reader: f.reader, audits: f.originAudits,
+	}
 	f.trusts.save = f.subscriptions.saveTrust
 	f.acceptor = newAcceptor(m, f.keyQuestions, f.pusher, f.entries)
 	f.acceptor.spread = f.statements.spread
@@ -113,7 +115,7 @@ func (f *FeedTree) tick(overlay.ID) {
 // Stats returns the counters.
 func (f *FeedTree) Stats() Stats {
 	st := f.stats
-	st.Subscriptions = f.feeds.subscribed()
+	st.Subscriptions = f.subscriptions.count
 	for _, c := range f.feeds {
 		if c.leader != nil {
 			st.Led++

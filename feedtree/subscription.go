@@ -27,6 +27,7 @@ type subscriptions struct {
 	trusts   *trusts
 	reader   *reader
 	audits   *originAudits
+	count    int // subscriptions of this node
 }
 
 // resume joins the trees of the subscriptions in the store.
@@ -50,8 +51,8 @@ func (su *subscriptions) resume() {
 func (su *subscriptions) Subscribe(url string, weight int, attributes []byte, done func(error)) {
 	key := overlay.Key(su.node.Network(), url)
 	c := su.feeds[key]
-	if (c == nil || !c.subscribed) && su.feeds.subscribed() >= MaxSubscriptions {
-		done(fmt.Errorf("subscribe to %s: %w: %d", url, ErrFull, MaxSubscriptions))
+	if (c == nil || !c.subscribed) && su.count >= su.cfg.MaxSubscriptions {
+		done(fmt.Errorf("subscribe to %s: %w: %d", url, ErrFull, su.cfg.MaxSubscriptions))
 		return
 	}
 	since := su.clock.Now()
@@ -75,6 +76,7 @@ func (su *subscriptions) Subscribe(url string, weight int, attributes []byte, do
 			su.scribe.Join(key, weight)
 			su.scribe.Join(ShadowOf(key), weight)
 		} else {
+			su.count++
 			su.join(c)
 		}
 		done(nil)
@@ -105,6 +107,7 @@ func (su *subscriptions) Unsubscribe(url string, done func(error)) {
 			return
 		}
 		if c := su.feeds[key]; c != nil && c.subscribed {
+			su.count--
 			su.cutOffs.endAlone(c)
 			c.subscribed, c.repair, c.probation, c.recovery, c.delivery = false, nil, nil, nil, nil
 			c.keyTrust, c.asking, c.ownerSets = keyTrust{}, asking{}, nil
@@ -218,10 +221,11 @@ func (su *subscriptions) subscription(c *channel) Subscription {
 	return s
 }
 
-// MaxSubscriptions bounds the feeds that one node subscribes to. Further subscriptions are refused.
-const MaxSubscriptions = 5000
+// DefaultMaxSubscriptions is the default of Config.MaxSubscriptions. A subscription takes about 25 KB of memory, so these
+// take half a gigabyte.
+const DefaultMaxSubscriptions = 20_000
 
-// ErrFull reports that a node has MaxSubscriptions subscriptions.
+// ErrFull reports that a node has Config.MaxSubscriptions subscriptions.
 var ErrFull = errors.New("this node has reached its limit of subscriptions")
 
 // subscription is what this node's readers have asked for.
@@ -252,6 +256,7 @@ func (su *subscriptions) load() error {
 		}
 		c := su.channel(overlay.ID(key[len(SubscriptionPrefix):]), m.Url)
 		c.subscribed, c.weight, c.attributes = true, int(m.Weight), m.Attributes
+		su.count++
 		c.since = time.UnixMilli(int64(m.SinceMs)).UTC()
 		if len(m.Pin) > 0 {
 			var err error

@@ -15,7 +15,7 @@ const (
 	opmlType  = "text/x-opml; charset=utf-8"
 	// maxListSize is the largest list that can be imported, in bytes: as large as feed.ParseList accepts, plus the overhead of a
 	// form.
-	maxListSize = 5<<20 + 64<<10
+	maxListSize = 32<<20 + 64<<10
 )
 
 func (s *Server) apiOPML(w http.ResponseWriter, r *http.Request) (any, error) {

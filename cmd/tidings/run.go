@@ -46,6 +46,7 @@ type runCommand struct {
 	KeywordItems        int      `default:"10" placeholder:"N" help:"Number of articles in the feed of a search, 1 to 200 (${default}). Each takes four bytes of memory per query."`
 	Contact             string   `placeholder:"URL" help:"Contact for owners of polled web servers: an http, https or mailto URL, which is sent in the User-Agent. Default: none."`
 	NoIcons             bool     `help:"Do not ask the web sites of your feeds for their icons, which the node's pages show."`
+	MaxSubscriptions    int      `default:"20000" placeholder:"N" help:"Number of feeds and pages that the node follows at most (${default}). A thousand take about 25 MB of memory."`
 	SubscribeOnRead     string   `enum:"never,second,first" default:"second" placeholder:"MODE" help:"Which read of an address without a token subscribes to it: never, second (default) or first."`
 
 	XMPP struct {
@@ -163,7 +164,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	d.KeywordItems, d.MaxSearches, d.KeywordBytes = c.KeywordItems, c.MaxSearches, int64(c.SearchDisk)<<20
 	d.Hosting = daemon.Hosting{Role: c.Role, Topology: c.Topology, CrawlList: c.CrawlList, Drop: c.WhenFull == "drop"}
 	d.SubscribeOnRead = c.SubscribeOnRead
-	d.NoIcons = c.NoIcons
+	d.NoIcons, d.MaxSubscriptions = c.NoIcons, c.MaxSubscriptions
 	d.Contact = c.Contact
 	d.XMPP = daemon.XMPP{JID: c.XMPP.JID, PasswordFile: c.XMPP.PasswordFile, Server: c.XMPP.Server, Allow: c.XMPP.Allow}
 	d.Version = release().Version

@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"tidings/cobra"
+	"tidings/feedtree"
 	"tidings/internal/check"
 	"tidings/internal/env"
 	"tidings/internal/fetch"
@@ -136,6 +137,9 @@ type Config struct {
 	// KeywordBytes bounds the bytes of articles that keyword feeds keep on the disk, 1 MiB to [cobra.HighestMaxBytes].
 	// Default [cobra.DefaultMaxBytes].
 	KeywordBytes int64
+	// MaxSubscriptions bounds the subscriptions of the node, without private feeds; see [feedtree.Config]. Default
+	// [feedtree.DefaultMaxSubscriptions].
+	MaxSubscriptions int
 	// Compression says how many times shorter a laboratory's intervals are than real ones, at least 1. If it is
 	// set, origins on private addresses stand for public ones and have budgets. Default 0: the node is in no
 	// laboratory.
@@ -167,6 +171,7 @@ func (c Config) withDefaults() Config {
 	c.KeywordItems = cmp.Or(c.KeywordItems, cobra.DefaultArticlesPerFeed)
 	c.MaxSearches = cmp.Or(c.MaxSearches, cobra.DefaultMaxSubscriptions)
 	c.KeywordBytes = cmp.Or(c.KeywordBytes, cobra.DefaultMaxBytes)
+	c.MaxSubscriptions = cmp.Or(c.MaxSubscriptions, feedtree.DefaultMaxSubscriptions)
 	c.Agent = cmp.Or(c.Agent, "tidings")
 	if c.Deliver == nil {
 		c.Deliver = func(scribe.Delivery) {}
@@ -230,6 +235,7 @@ func (c Config) Validate() error {
 		check.That(c.MaxSearches >= 1 && c.MaxSearches <= cobra.HighestMaxSubscriptions,
 			"--max-searches", "%d: give 1 to %d", c.MaxSearches, cobra.HighestMaxSubscriptions),
 		check.Between("daemon: KeywordBytes", c.KeywordBytes, 1<<20, cobra.HighestMaxBytes),
+		check.AtLeast("--max-subscriptions", c.MaxSubscriptions, 1),
 		check.That(slices.Contains([]string{"", "never", "second", "first"}, c.SubscribeOnRead),
 			"--subscribe-on-read", "%q: give never, second or first", c.SubscribeOnRead),
 		check.AtLeast("daemon: Compression", cmp.Or(c.Compression, 1), 1),

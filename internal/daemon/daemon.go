@@ -350,7 +350,7 @@ func (d *Daemon) join(ctx context.Context) error {
 			return err
 		}
 	}
-	c.Overlay.Founder = d.dataDir.Founder
+	c.Overlay.Founder, c.Feeds.MaxSubscriptions = d.dataDir.Founder, d.config.MaxSubscriptions
 	rng, err := newRand()
 	if err != nil {
 		return err

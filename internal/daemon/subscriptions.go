@@ -77,9 +77,9 @@ type change func(r *subscription, done func(error))
 
 const (
 	unsubscribedPrefix = "daemon/ended/"
-	// maxUnsubscribed bounds the remembered feeds to as many as there can be subscriptions. Beyond it the
+	// maxUnsubscribed bounds the remembered feeds to as many as there are subscriptions by default. Beyond it the
 	// oldest one is forgotten, and reading that feed subscribes again.
-	maxUnsubscribed = feedtree.MaxSubscriptions
+	maxUnsubscribed = feedtree.DefaultMaxSubscriptions
 )
 
 // errUnsubscribed is the reason why reading does not subscribe.

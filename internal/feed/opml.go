@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// Limits of a list of subscriptions. The largest known lists have a few thousand feeds, and folders nested
+// Limits of a list of subscriptions. A list of 100,000 feeds has 20 MiB. Folders nested
 // three deep are rare.
 const (
-	maxOPML      = 5 << 20
-	maxOutlines  = 10_000
+	maxOPML      = 32 << 20
+	maxOutlines  = 200_000
 	maxOPMLDepth = 16 // nested folders; what is deeper is in the last of them
 	// maxUnread bounds the lines that cannot be read. A file with more is none that a reader wrote.
 	maxUnread = 1_000
@@ -81,9 +81,15 @@ func ParseOPML(doc []byte) (outlines []Outline, unread []Unread, err error) {
 type opmlParser struct {
 	opmlLexer
 	root   Outline
-	open   []*Outline // outlines that have not ended; nil for one that takes no others in
+	open   []opmlFolder // for each outline that has not ended, the innermost folder within it
 	count  int
 	unread []Unread
+}
+
+// An opmlFolder is where outlines are appended.
+type opmlFolder struct {
+	*Outline
+	depth int
 }
 
 // document reads all tags. Between them is nothing to read, except what was meant to be a tag.
@@ -135,13 +141,17 @@ func (p *opmlParser) miss(offset int, why string) {
 // startTag appends an outline to the innermost open folder. An outline with an address takes no others in, because
 // what follows in it lacks an end tag in between.
 func (p *opmlParser) startTag(t *opmlToken) {
+	parent := opmlFolder{Outline: &p.root}
+	if n := len(p.open); n > 0 {
+		parent = p.open[n-1]
+	}
 	o := newOutline(t.attrs)
 	isNamed := slices.ContainsFunc(t.attrs, func(a opmlAttr) bool { return a.name == "xmlurl" })
 	if o.XMLURL == "" && !isNamed && addressName.Match(t.raw) {
 		if o.XMLURL = t.findAddress(); o.XMLURL == "" { // a quotation mark within another attribute may hide it
 			p.miss(0, "the address of the feed cannot be read: a quotation mark is missing")
 			if !t.closed {
-				p.open = append(p.open, nil)
+				p.open = append(p.open, parent)
 			}
 			return
 		}
@@ -154,20 +164,13 @@ func (p *opmlParser) startTag(t *opmlToken) {
 		return
 	}
 	p.count++
-	parent, depth := &p.root, 0
-	for _, f := range p.open {
-		if f != nil {
-			parent = f
-			depth++
-		}
-	}
 	parent.Outlines = append(parent.Outlines, o)
 	switch {
 	case t.closed:
-	case o.XMLURL != "" || depth == maxOPMLDepth:
-		p.open = append(p.open, nil)
+	case o.XMLURL != "" || parent.depth == maxOPMLDepth:
+		p.open = append(p.open, parent)
 	default: // nothing else is appended to the parent before this one ends, so that the pointer stays valid
-		p.open = append(p.open, &parent.Outlines[len(parent.Outlines)-1])
+		p.open = append(p.open, opmlFolder{&parent.Outlines[len(parent.Outlines)-1], parent.depth + 1})
 	}
 }
 
