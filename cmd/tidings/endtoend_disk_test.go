@@ -185,6 +185,8 @@ func TestDamagedStore(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			n.stop() // which empties the log, so that all records are in the file that is damaged
+			n.restart()
 			watches, err := n.runCommand("watches", "--json")
 			if err != nil {
 				t.Fatal(err)
