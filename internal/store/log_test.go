@@ -3,11 +3,14 @@ package store
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	bolt "go.etcd.io/bbolt"
 
 	"tidings/internal/env"
 )
@@ -171,4 +174,42 @@ func FuzzLogFrame(f *testing.F) {
 			t.Errorf("read %d changes, which are encoded otherwise", len(frame.changes))
 		}
 	})
+}
+
+// A store of the version before the log is read, and has a log from its first commit on.
+func TestStoreOfTheVersionWithoutALog(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "node.db")
+	d := started(t, path)
+	committed(t, d, put("k", "1"))
+	h := d.head
+	closed(t, d)
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		b := []byte{1}
+		for _, n := range []uint64{h.number, h.records, h.sum} {
+			b = binary.BigEndian.AppendUint64(b, n)
+		}
+		return tx.Bucket(heads).Put(headKey, encode(kindHead, headKey, b))
+	})
+	if err := errors.Join(err, db.Close(), os.Remove(path+".log")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		d = open(t, path, runNow)
+		if d.Lost() != "" || d.Repaired() != "" {
+			t.Errorf("lost %q, repaired %q", d.Lost(), d.Repaired())
+		}
+		committed(t, d, put("k", fmt.Sprint(i+2)))
+		committed(t, d, put("l", fmt.Sprint(i+2)))
+		path = killed(t, path)
+		closed(t, d)
+	}
+	d = open(t, path, runNow)
+	defer closed(t, d)
+	if got := contents(t, d, ""); got != "k=3 l=3" || d.Lost() != "" {
+		t.Errorf("records %s, lost %q", got, d.Lost())
+	}
 }
