@@ -176,9 +176,11 @@ func TestAHostingCentreLosesNothing(t *testing.T) {
 	for _, whenFull := range []string{"wait", "drop"} {
 		t.Run(whenFull, func(t *testing.T) {
 			c := startCentre(t, whenFull)
-			for range 10 {
+			second := time.NewTicker(time.Second)
+			defer second.Stop()
+			for range 10 { // the usual rate
 				c.publish(1, 20_000)
-				time.Sleep(time.Second) // the usual rate
+				<-second.C
 			}
 			stopped := c.nodes["reflector-2"]
 			if err := stopped.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -189,7 +191,7 @@ func TestAHostingCentreLosesNothing(t *testing.T) {
 				if n < 55 { // ten times as many, as long as the feeds of 200 articles show all
 					c.publish(10, 20_000)
 				}
-				time.Sleep(time.Second)
+				<-second.C
 			}
 			waits := map[string]string{}
 			for _, name := range []string{"crawler-1", "filter-1-1", "filter-1-2", "filter-1-3"} {

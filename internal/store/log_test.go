@@ -31,8 +31,8 @@ func killed(t *testing.T, path string) string {
 	return to
 }
 
-// What was committed is in the log or in bbolt's file, whatever is in memory. Damage to the log that may have cost
-// something is a loss; a torn last frame is none.
+// A killed process loses none of its commits: each is in the log or in bbolt's file. A store reports a loss if its log is
+// missing or damaged. It reports none if only the last frame is torn, because nobody was told that it was written.
 func TestLogOfAKilledProcess(t *testing.T) {
 	for _, c := range []struct {
 		name  string

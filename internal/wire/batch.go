@@ -23,10 +23,11 @@ func (s statement) valid() bool {
 	return ed25519.Verify(s.key, s.message, s.signature) || allValid([]statement{s})
 }
 
-// allValid verifies signatures together: it adds up their equations, each times a random number of 128 bits, so that
-// the errors of wrong ones do not cancel out, but for a chance of 2^-128. The numbers come from a hash of everything
-// verified, which nobody can choose afterwards. Signatures of the same key share most of the work: sixteen of them cost
-// a third of what they cost one by one, and three of different keys three quarters (go test -bench OpenAll).
+// allValid verifies signatures together. It multiplies the equation of each by a random number of 128 bits and adds them all
+// up. Wrong signatures pass only if their errors add up to zero, which has a probability of 2^-128. The random numbers are
+// a hash of all keys, messages and signatures, so nobody can choose a signature to fit its number. Signatures of the same key
+// share most of the work: sixteen of them take a third of the time that they take one by one, and three of different keys
+// three quarters (go test -bench OpenAll).
 func allValid(all []statement) bool {
 	digests := make([][sha512.Size]byte, len(all)) // of R, A and the message, as RFC 8032 has it
 	transcript := sha512.New()
