@@ -4,6 +4,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -60,6 +61,28 @@ func OpenSighting(verify wire.Verifier, raw []byte) (*Sighting, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSighting, err)
 	}
+	return parseSighting(signed)
+}
+
+// OpenSightings verifies sightings together, which takes less time than one by one, and parses them. An invalid one is nil
+// in the result.
+func OpenSightings(verify wire.Verifier, raws [][]byte) []*Sighting {
+	bounded := slices.Clone(raws)
+	for i, raw := range bounded {
+		if len(raw) > MaxSighting {
+			bounded[i] = nil // which is no envelope
+		}
+	}
+	all := make([]*Sighting, len(raws))
+	for i, opened := range verify.OpenAll(wire.DomainSighting, bounded) {
+		if opened.Err == nil {
+			all[i], _ = parseSighting(opened.Signed) // nil if it fails
+		}
+	}
+	return all
+}
+
+func parseSighting(signed wire.Signed) (*Sighting, error) {
 	m := new(differencepb.Sighting)
 	if err := proto.Unmarshal(signed.Payload, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSighting, err)

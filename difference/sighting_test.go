@@ -3,7 +3,9 @@ package difference
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,6 +25,23 @@ func TestSightingsSayWhatOwnersSaw(t *testing.T) {
 	}
 	if _, err := OpenSighting(wire.NewVerifier(away), s.Raw); !errors.Is(err, ErrSighting) {
 		t.Errorf("a sighting of another network: %v", err)
+	}
+}
+
+// Together, the valid ones are read as they are alone, and the others are nil in their places.
+func TestSightingsAreReadTogether(t *testing.T) {
+	home := wire.HashOf([]byte("home"))
+	by, verify := wire.NewSigner(keyOf(5), home), wire.NewVerifier(home)
+	largest := func(n int) []byte {
+		return See(by, "http://h.example/"+strings.Repeat("a", n), make([]Version, 1), time.Unix(7, 0)).Raw
+	}
+	torn := largest(9)
+	torn[len(torn)-1] ^= 1
+	raws := [][]byte{largest(1), torn, nil, largest(maxFeedURL), by.Sign(wire.DomainSighting, make([]byte, MaxSighting)).Raw, largest(2)}
+	for i, s := range OpenSightings(verify, raws) {
+		if alone, err := OpenSighting(verify, raws[i]); (s == nil) != (err != nil) || s != nil && (s.URL != alone.URL || !bytes.Equal(s.Raw, raws[i])) {
+			t.Errorf("number %d: %+v together, %+v and %v alone", i, s, alone, err)
+		}
 	}
 }
 
@@ -86,15 +105,25 @@ func FuzzSighting(f *testing.F) {
 	})
 }
 
-// BenchmarkSighting measures the check of a certificate of one item: three signatures.
-func BenchmarkSighting(b *testing.B) {
+// BenchmarkSightings measures the check of the certificates of items that arrive together: three signatures each, by the
+// owners of one feed.
+func BenchmarkSightings(b *testing.B) {
 	home := wire.HashOf([]byte("home"))
-	verify, raw := wire.NewVerifier(home), See(wire.NewSigner(keyOf(5), home), itsURL, make([]Version, 1), time.Unix(7, 0)).Raw
-	for b.Loop() {
-		for range 3 {
-			if _, err := OpenSighting(verify, raw); err != nil {
-				b.Fatal(err)
+	verify := wire.NewVerifier(home)
+	for _, items := range []int{1, 4, 16, 64} {
+		var raws [][]byte
+		for i := range items {
+			for by := range byte(3) {
+				raws = append(raws, See(wire.NewSigner(keyOf(by), home), itsURL, make([]Version, 1), time.Unix(int64(i), 0)).Raw)
 			}
 		}
+		b.Run(fmt.Sprint(items), func(b *testing.B) {
+			for b.Loop() {
+				if slices.Contains(OpenSightings(verify, raws), nil) {
+					b.Fatal("an invalid sighting")
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*items), "µs/item")
+		})
 	}
 }

@@ -195,7 +195,7 @@ func (ce *certifier) onContest(from env.PeerID, m *feedtreepb.Contest) {
 		return
 	}
 	ce.recount(c, v.Epoch.Owners)
-	if told := ce.entries.openSightings(key, m.Sightings); c.leader.contestedBy(told, v.Epoch.Owners, ce.contests.contestAfter()) {
+	if told := ce.entries.forFeed(key, difference.OpenSightings(ce.verify, m.Sightings)); c.leader.contestedBy(told, v.Epoch.Owners, ce.contests.contestAfter()) {
 		ce.append(c, told, v.Epoch.Owners)
 	}
 }

@@ -156,6 +156,7 @@ func (es *entries) decodeBy(entries []*owner.Entry, read func(*owner.Entry, []by
 	es.owners.Bodies(entries, func(bodies [][]byte) {
 		got := make([]decodedEntry, len(entries))
 		es.worker.Do(func() {
+			var certificates [][]byte
 			for i, b := range bodies {
 				d, err := read(entries[i], b)
 				signed := es.signedForFeed(entries[i].Key, d)
@@ -163,7 +164,13 @@ func (es *entries) decodeBy(entries []*owner.Entry, read func(*owner.Entry, []by
 					got[i].Delta = d
 				}
 				got[i].unreadable, got[i].bodyLost = err != nil || b == nil || !signed, b == nil
-				got[i].sightings = es.openSightings(entries[i].Key, d.Sightings)
+				certificates = append(certificates, d.Sightings...)
+				got[i].sightings = make([]*difference.Sighting, len(d.Sightings))
+			}
+			opened := difference.OpenSightings(es.verify, certificates)
+			for i := range got {
+				opened = opened[copy(got[i].sightings, opened):]
+				got[i].sightings = es.forFeed(entries[i].Key, got[i].sightings)
 			}
 		}, func() {
 			for i, e := range entries {
@@ -179,15 +186,12 @@ func (es *entries) decodeBy(entries []*owner.Entry, read func(*owner.Entry, []by
 	})
 }
 
-// openSightings returns the valid sightings of a certificate that were signed for a feed. The owners of another feed may be
-// the same, and its items, too.
-func (es *entries) openSightings(key overlay.ID, certificate [][]byte) (valid []*difference.Sighting) {
-	for _, raw := range certificate {
-		if s, err := difference.OpenSighting(es.verify, raw); err == nil && overlay.Key(es.node.Network(), s.URL) == key {
-			valid = append(valid, s)
-		}
-	}
-	return valid
+// forFeed returns those sightings that are valid and were signed for a feed. The owners of another feed may be the same, and
+// its items, too.
+func (es *entries) forFeed(key overlay.ID, all []*difference.Sighting) []*difference.Sighting {
+	return slices.DeleteFunc(all, func(s *difference.Sighting) bool {
+		return s == nil || overlay.Key(es.node.Network(), s.URL) != key
+	})
 }
 
 // signedForFeed reports whether all publications in a delta were signed for this feed. A publisher may use one key

@@ -189,7 +189,7 @@ func TestSightingsCountForTheirFeedOnly(t *testing.T) {
 	seen := []difference.Version{{ID: feed.ID{9}, Hash: feed.Hash{1}}}
 	here := difference.See(signers[0], benchURL, seen, time.Unix(1, 0))
 	other := difference.See(signers[1], "http://other.example/", seen, time.Unix(1, 0))
-	got := es.openSightings(overlay.Key(b.node.Network(), benchURL), [][]byte{here.Raw, other.Raw, []byte("nothing")})
+	got := es.forFeed(overlay.Key(b.node.Network(), benchURL), difference.OpenSightings(b.verify, [][]byte{here.Raw, other.Raw, []byte("nothing")}))
 	if len(got) != 1 || got[0].URL != benchURL {
 		t.Errorf("%d sightings count", len(got))
 	}
