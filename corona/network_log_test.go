@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -170,14 +171,16 @@ func numbered(n int) (of []string) {
 
 // bulky is a feed of incompressible items, and their contents.
 func bulky(dice *rand.Rand, items, bytes int) (doc string, bodies []string) {
-	for range items {
+	var more strings.Builder
+	for n := range items {
 		b := make([]byte, bytes*3/4)
 		for i := range b {
 			b[i] = byte(dice.Uint32())
 		}
 		bodies = append(bodies, base64.StdEncoding.EncodeToString(b))
+		fmt.Fprintf(&more, "<item><guid>bulky %d</guid><description>%s</description></item>", n, bodies[n])
 	}
-	return rss("A", "", append([]string{"one"}, bodies...)...), bodies
+	return strings.Replace(rss("A", "", "one"), "</channel>", more.String()+"</channel>", 1), bodies
 }
 
 func parsed(t testing.TB, doc string) *feed.Feed {

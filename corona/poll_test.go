@@ -23,7 +23,7 @@ func TestDetailsAreReportedAsLongAsTheyHold(t *testing.T) {
 	p := l.poller(Config{})
 	log := p.lead(site, nil)
 	l.run(2*time.Hour, p)
-	const lost = "1 item larger than 256 KiB lost its largest parts"
+	const lost = "1 item larger than 1 MiB lost its largest parts"
 	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_OK || v.State.Detail != lost || p.Stats().Unchanged == 0 {
 		t.Errorf("%+v", v.State)
 	}

@@ -71,7 +71,7 @@ func TestAnIncompleteDocumentIsASuccessWithADetail(t *testing.T) {
 		{"the wrong charset", strings.Replace(rss("Caf\xe9", "", "one"), `version="1.0"?`, `version="1.0" encoding="utf-8"?`, 1), ""},
 		{"a million empty items", "<rss version='2.0'><channel><title>Empty</title>" + strings.Repeat("<item></item>", 1e5) + "<item><title>x</title></item></channel></rss>", ""},
 		{"no items", rss("Alerts", ""), "no items at present"},
-		{"a long text", rss("A", "", "one", strings.Repeat("x", feed.MaxItem)), "1 item larger than 256 KiB lost its largest parts"},
+		{"a long text", rss("A", "", "one", strings.Repeat("x", feed.MaxItem)), "1 item larger than 1 MiB lost its largest parts"},
 		{"too many items", "<rss version='2.0'><channel><title>Many</title>" + strings.Repeat("<item><title>x</title></item>", feed.MaxItems+3) + "</channel></rss>", "3 items beyond the first 2000 left out"},
 	} {
 		f, err := feed.Parse([]byte(c.doc), "application/rss+xml")

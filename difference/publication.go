@@ -22,10 +22,10 @@ import (
 // The RSS data is then signed with the publisher's private key."
 
 const (
-	// MaxPublication is the maximum size of a publication in bytes, including the envelope: it is routed in one
-	// frame, with the record of the node that pushes it. A larger item stays at the origin, where polls find
-	// it.
-	MaxPublication = 48 << 10
+	// MaxEnvelope is the maximum size of an envelope in bytes: it is routed in one frame, with the record of the node that
+	// pushes it. The item of a larger publication is not in the envelope, which has its hash instead: the item follows
+	// it, and is pulled by those who have verified the envelope. Larger items than [feed.MaxItem] stay at the origin, where polls find them.
+	MaxEnvelope = 48 << 10
 
 	// envelopeRoom is more than the size that the envelope of a publication adds.
 	envelopeRoom = 128
@@ -36,6 +36,8 @@ const (
 var (
 	// ErrPublication says that the bytes are not a publication.
 	ErrPublication = errors.New("not a publication")
+	// ErrNoContent says that the content of a large item is missing; see OpenAnnounced.
+	ErrNoContent = fmt.Errorf("%w: the content of its item is missing", ErrPublication)
 	// ErrItem says that an item cannot be published. It stays at the origin.
 	ErrItem = errors.New("the item cannot be signed")
 	// ErrLarge is the error for items that are too large, a kind of ErrItem.
@@ -51,9 +53,86 @@ type Publication struct {
 	// Prev is the hash of the preceding publication; zero: there is none.
 	Prev feed.Hash
 	Time time.Time
-	Item *feed.Item // nil: a statement that nothing is new
+	Item *feed.Item // nil: a statement that nothing is new, or an item whose content is not here yet
 	Hash feed.Hash  // hash of the signed payload
-	Raw  []byte     // the envelope
+	Raw  []byte     // the envelope, and the content of a large item
+
+	content *content // nil: the envelope has all
+}
+
+// A content is what an envelope says about an item that follows it.
+type content struct {
+	format feed.Format
+	scope  []feed.Binding
+	hash   feed.Hash
+	size   int
+}
+
+// contentField is the number of the content in an envelope, of which wire reads fields 1 to 3.
+const contentField = 4
+
+// IsBeat reports whether a publication is a statement that nothing is new.
+func (p *Publication) IsBeat() bool { return p.Item == nil && p.content == nil }
+
+// ContentSize returns the size of an item that is not in the envelope; 0: the envelope has all.
+func (p *Publication) ContentSize() int {
+	if p.content == nil {
+		return 0
+	}
+	return p.content.size
+}
+
+// Content returns the item that is not in the envelope; nil: the envelope has all, or the item is not here.
+func (p *Publication) Content() []byte {
+	_, raw := cutContent(p.Raw)
+	return raw
+}
+
+// Envelope returns the envelope without the content of a large item, of at most MaxEnvelope bytes.
+func (p *Publication) Envelope() []byte {
+	envelope, _ := cutContent(p.Raw)
+	return envelope
+}
+
+// Complete returns a publication that OpenAnnounced has returned, with the content of its item.
+func (p *Publication) Complete(raw []byte) (*Publication, error) {
+	c := p.content
+	if c == nil || len(raw) != c.size || sha256.Sum256(raw) != c.hash {
+		return nil, fmt.Errorf("%w: %d bytes that are not those of its item", ErrPublication, len(raw))
+	}
+	it, err := feed.ReadItem(c.format, raw, c.scope, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPublication, err)
+	}
+	full := *p
+	if full.Item = &it; p.Content() == nil {
+		full.Raw = withContent(p.Raw, raw)
+	}
+	return &full, nil
+}
+
+// withContent returns an envelope with the content of its item behind it.
+func withContent(envelope, raw []byte) []byte {
+	b := make([]byte, 0, len(envelope)+protowire.SizeTag(contentField)+protowire.SizeBytes(len(raw)))
+	b = protowire.AppendTag(append(b, envelope...), contentField, protowire.BytesType)
+	return protowire.AppendBytes(b, raw)
+}
+
+// cutContent separates an envelope from the content behind it, if it has any.
+func cutContent(b []byte) (envelope, raw []byte) {
+	for at := 0; at < len(b); {
+		num, typ, n := protowire.ConsumeField(b[at:])
+		if n < 0 {
+			break
+		}
+		if num == contentField && typ == protowire.BytesType && at+n == len(b) {
+			_, _, tag := protowire.ConsumeTag(b[at:])
+			raw, _ = protowire.ConsumeBytes(b[at+tag:])
+			return b[:at], raw
+		}
+		at += n
+	}
+	return b, nil
 }
 
 // publicationVerifier opens the envelopes of publishers, which are signed for all networks.
@@ -77,6 +156,9 @@ func Publish(key ed25519.PrivateKey, url string, seq uint64, prev feed.Hash, at 
 		return nil, fmt.Errorf("publish in %s: %w", url, err)
 	}
 	signed := wire.NewSigner(key, wire.Anywhere).Sign(wire.DomainPublication, payload)
+	if len(m.Content) > 0 {
+		signed.Raw = withContent(signed.Raw, it.Raw)
+	}
 	p, err := parsePublication(signed)
 	if err != nil && it != nil { // nobody else could read it
 		err = fmt.Errorf("%w: %w", ErrItem, err)
@@ -90,10 +172,11 @@ func Publishable(url string, it *feed.Item) error {
 	if it.Qualifiers != 0 {
 		return signError{ErrItem, "other items of the document have the same id"}
 	}
-	m := publicationOf(url, it)
-	m.Pubseq, m.TimeMs, m.Prev = math.MaxUint64, wire.MaxMillis, make([]byte, len(feed.Hash{}))
-	if n := proto.Size(m) + envelopeRoom; n > MaxPublication {
-		return TooLarge(n)
+	if len(it.Raw) > feed.MaxItem {
+		return TooLarge(len(it.Raw))
+	}
+	if n := roomFor(publicationOf(url, it)); n > MaxEnvelope {
+		return signError{ErrLarge, fmt.Sprintf("the namespaces around the item are too large: %s bytes of at most %s; publish it in a document with fewer of them", withCommas(n), withCommas(MaxEnvelope))}
 	}
 	return nil
 }
@@ -107,9 +190,9 @@ type signError struct {
 func (u signError) Error() string { return u.message }
 func (u signError) Unwrap() error { return u.kind }
 
-// TooLarge returns the error of the kind ErrLarge for an item of a size, including everything that is signed.
+// TooLarge returns the error of the kind ErrLarge for an item of a size, including its markup.
 func TooLarge(bytes int) error {
-	return signError{ErrLarge, fmt.Sprintf("the item is too large: %s bytes of at most %s; publish a summary instead", withCommas(bytes), withCommas(MaxPublication))}
+	return signError{ErrLarge, fmt.Sprintf("the item is too large: %s bytes of at most %s; publish a summary instead", withCommas(bytes), withCommas(feed.MaxItem))}
 }
 
 // withCommas formats a number with commas between groups of three digits.
@@ -121,13 +204,24 @@ func withCommas(n int) string {
 	return s
 }
 
-// publicationOf returns the message of an item without its numbers; nil: no item.
+// publicationOf returns the message of an item without its numbers; nil: no item. An item that makes the envelope too large
+// is represented by its hash.
 func publicationOf(url string, it *feed.Item) *differencepb.Publication {
 	m := &differencepb.Publication{Url: url}
 	if it != nil {
 		m.Format, m.Raw, m.Scope = uint32(it.Format), it.Raw, bindings(it.Scope)
+		if roomFor(m) > MaxEnvelope {
+			hash := sha256.Sum256(it.Raw)
+			m.Raw, m.Content, m.Size = nil, hash[:], uint32(len(it.Raw))
+		}
 	}
 	return m
+}
+
+// roomFor returns the largest size of an envelope of a message whose numbers are not known yet.
+func roomFor(m *differencepb.Publication) int {
+	numbers := &differencepb.Publication{Pubseq: math.MaxUint64, TimeMs: wire.MaxMillis, Prev: make([]byte, len(feed.Hash{}))}
+	return proto.Size(m) + proto.Size(numbers) + envelopeRoom
 }
 
 // OpenPublication verifies and parses an envelope.
@@ -155,11 +249,44 @@ func OpenPublications(raws [][]byte) ([]*Publication, error) {
 	return all, nil
 }
 
+// OpenAnnounced verifies and parses an envelope whose content may be missing. Complete adds it.
+func OpenAnnounced(raw []byte) (*Publication, error) {
+	signed, err := publicationVerifier.Open(wire.DomainPublication, raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPublication, err)
+	}
+	p, _, err := parseEnvelope(signed)
+	return p, err
+}
+
 // parsePublication parses a publication whose signature is valid.
 func parsePublication(signed wire.Signed) (*Publication, error) {
-	if n := len(signed.Raw); n > MaxPublication {
-		return nil, fmt.Errorf("%w: %d bytes, more than %d", ErrPublication, n, MaxPublication)
+	p, raw, err := parseEnvelope(signed)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.content == nil:
+		return p, nil
+	case raw == nil:
+		return nil, ErrNoContent
 	}
+	return p.Complete(raw)
+}
+
+// parseEnvelope parses a publication whose signature is valid, and returns the content behind its envelope.
+func parseEnvelope(signed wire.Signed) (_ *Publication, raw []byte, err error) {
+	envelope, raw := cutContent(signed.Raw)
+	if n := len(envelope); n > MaxEnvelope {
+		return nil, nil, fmt.Errorf("%w: %d bytes, more than %d", ErrPublication, n, MaxEnvelope)
+	}
+	p, err := parsePayload(signed)
+	if err == nil && p.content == nil && raw != nil {
+		err = fmt.Errorf("%w: a content that it does not name", ErrPublication)
+	}
+	return p, raw, err
+}
+
+func parsePayload(signed wire.Signed) (*Publication, error) {
 	// An empty binding takes two bytes here, and a hundred when it is parsed.
 	if err := countBindings(signed.Payload, 7); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPublication, err)
@@ -177,8 +304,10 @@ func parsePublication(signed wire.Signed) (*Publication, error) {
 		return nil, fmt.Errorf("%w: a time that cannot be", ErrPublication)
 	case m.Format != 0 && m.Pubseq == 0:
 		return nil, fmt.Errorf("%w: an item without a number", ErrPublication)
-	case m.Format == 0 && len(m.Raw)+len(m.Scope) > 0:
+	case m.Format == 0 && len(m.Raw)+len(m.Scope)+len(m.Content) > 0:
 		return nil, fmt.Errorf("%w: an item without a format", ErrPublication)
+	case (m.Size > 0) != (len(m.Content) > 0) || m.Size > feed.MaxItem || m.Size > 0 && len(m.Raw) > 0:
+		return nil, fmt.Errorf("%w: a content of %d bytes", ErrPublication, m.Size)
 	}
 	if p.Prev, err = hashOf(m.Prev); err != nil {
 		return nil, err
@@ -189,6 +318,11 @@ func parsePublication(signed wire.Signed) (*Publication, error) {
 	format, err := formatOf(m.Format)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPublication, err)
+	}
+	if m.Size > 0 {
+		p.content = &content{format: format, scope: scopeOf(m.Scope), size: int(m.Size)}
+		p.content.hash, err = hashOf(m.Content)
+		return p, err
 	}
 	it, err := feed.ReadItem(format, m.Raw, scopeOf(m.Scope), 0)
 	if err != nil {

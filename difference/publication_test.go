@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -69,6 +70,7 @@ func TestOpenPublicationRefuses(t *testing.T) {
 	if _, err := OpenPublication(sign(wire.DomainPublication, wire.Anywhere, same)); err != nil {
 		t.Fatal(err)
 	}
+	largeOne := published(t, 1, 7, feed.Hash{}, written(t, "1", strings.Repeat("x", MaxEnvelope)))
 	for _, c := range []struct {
 		name string
 		raw  []byte
@@ -91,8 +93,16 @@ func TestOpenPublicationRefuses(t *testing.T) {
 			}
 		}), "more than 64 bindings"},
 		{"too large", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) {
-			m.Raw = []byte("<item><title>" + strings.Repeat("x", MaxPublication) + "</title></item>")
+			m.Raw = []byte("<item><title>" + strings.Repeat("x", MaxEnvelope) + "</title></item>")
 		}), "more than 49152"},
+		{"a content without a size", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) { m.Raw, m.Content = nil, make([]byte, 32) }), "a content of 0 bytes"},
+		{"a content beside an item", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) { m.Content, m.Size = bytes.Repeat([]byte{1}, 32), 9 }), "a content of 9 bytes"},
+		{"a content beyond the limit", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) {
+			m.Raw, m.Content, m.Size = nil, bytes.Repeat([]byte{1}, 32), feed.MaxItem+1
+		}), "a content of 1048577 bytes"},
+		{"a content that it does not name", withContent(sign(wire.DomainPublication, wire.Anywhere, func(*differencepb.Publication) {}), []byte("x")), "a content that it does not name"},
+		{"a missing content", largeOne.Envelope(), "the content of its item is missing"},
+		{"another content", withContent(largeOne.Envelope(), bytes.ToUpper(largeOne.Content())), "bytes that are not those of its item"},
 	} {
 		if _, err := OpenPublication(c.raw); !errors.Is(err, ErrPublication) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.says)
@@ -100,24 +110,54 @@ func TestOpenPublicationRefuses(t *testing.T) {
 	}
 }
 
+// A large item is not in the envelope, which has its hash. Whoever has the envelope can verify it, and then the item.
+func TestALargeItemFollowsItsEnvelope(t *testing.T) {
+	for size, large := range map[int]bool{MaxEnvelope - 1000: false, MaxEnvelope: true, feed.MaxItem - 100: true} {
+		it := written(t, "1", strings.Repeat("x", size))
+		p := published(t, 1, 7, feed.Hash{1}, it)
+		if (p.ContentSize() == len(it.Raw)) != large || bytes.Equal(p.Content(), it.Raw) != large || len(p.Envelope()) > MaxEnvelope || large && len(p.Envelope()) > 1<<10 {
+			t.Errorf("%d bytes: a content of %d in an envelope of %d", size, p.ContentSize(), len(p.Envelope()))
+		}
+		got, err := OpenPublication(p.Raw)
+		if err != nil || got.Item.Hash != it.Hash || got.Hash != p.Hash || !bytes.Equal(got.Item.Raw, it.Raw) {
+			t.Errorf("%d bytes are read as %+v, %v", size, got, err)
+		}
+		announced, err := OpenAnnounced(p.Envelope())
+		if err != nil || announced.IsBeat() || announced.Hash != p.Hash || (announced.Item == nil) != large {
+			t.Fatalf("%d bytes are announced as %+v, %v", size, announced, err)
+		}
+		if !large {
+			continue
+		}
+		full, err := announced.Complete(p.Content())
+		if err != nil || !bytes.Equal(full.Raw, p.Raw) || full.Item.ID != it.ID {
+			t.Errorf("%d bytes become %+v, %v", size, full, err)
+		}
+		b, err := Delta{Changes: []Change{{Item: *it, Publication: p}}}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, err := Decode(b); err != nil || len(d.Changes) != 1 || !bytes.Equal(d.Changes[0].Publication.Raw, p.Raw) || d.Changes[0].Item.Hash != it.Hash {
+			t.Errorf("a log has %d changes, %v", len(d.Changes), err)
+		}
+	}
+}
+
 // An item that shares its id with others of its document is not signed: a reader of the item alone cannot tell
-// which one it is. An item that fits into no frame stays at its origin, and the largest one that fits is
-// signed.
+// which one it is. An item beyond the limit stays at its origin.
 func TestItemsThatCannotBeSigned(t *testing.T) {
 	apart := written(t, "1", "One")
 	apart.Qualifiers = 1
-	large := func(bytes int) *feed.Item { return written(t, "1", strings.Repeat("x", bytes)) }
-	room := MaxPublication // bytes of a title
-	for Publishable(itsURL, large(room)) != nil {
-		room--
-	}
-	if p := published(t, 1, 1<<40, feed.Hash{1}, large(room)); MaxPublication-len(p.Raw) > envelopeRoom {
-		t.Errorf("there is room for an item of an envelope of %d bytes", len(p.Raw))
+	large := *written(t, "1", "One")
+	large.Raw = append(large.Raw, make([]byte, feed.MaxItem)...)
+	wide := *written(t, "1", "One")
+	for i := range feed.MaxScope - 1 {
+		wide.Scope = append(wide.Scope, feed.Binding{Prefix: fmt.Sprintf("p%02d", i), URI: strings.Repeat("u", 1000)})
 	}
 	for _, c := range []struct {
 		it   *feed.Item
 		want error
-	}{{apart, ErrItem}, {large(room + 1), ErrLarge}, {large(room + 1), ErrItem}, {&feed.Item{Format: feed.RSS, Raw: []byte("<item>")}, ErrItem}} {
+	}{{apart, ErrItem}, {&large, ErrLarge}, {&large, ErrItem}, {&wide, ErrLarge}, {&feed.Item{Format: feed.RSS, Raw: []byte("<item>")}, ErrItem}} {
 		if _, err := Publish(keyOf(1), itsURL, 1, feed.Hash{}, time.Unix(1, 0), c.it); !errors.Is(err, c.want) {
 			t.Errorf("%v, want %v", err, c.want)
 		}

@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -19,13 +20,14 @@ type acceptor struct {
 	*common
 	keyQuestions *keyQuestions
 	pusher       *pusher
+	contents     *contents
 	entries      *entries
 	cal          plans // feeds whose owners are to be asked again for witnesses of a new key
 	spread       func(c *channel, p *difference.Publication)
 }
 
 func newAcceptor(m *common, questions *keyQuestions, pusher *pusher, entries *entries) *acceptor {
-	ac := &acceptor{common: m, keyQuestions: questions, pusher: pusher, entries: entries}
+	ac := &acceptor{common: m, keyQuestions: questions, pusher: pusher, entries: entries, contents: &contents{m, map[overlay.ID]*wantedContent{}}}
 	ac.cal = m.feedPlans(ac.continueKeyChange)
 	pusher.accept = ac.accept
 	return ac
@@ -82,7 +84,7 @@ func (l *accepting) hearPublisher(p *difference.Publication, at, now time.Time) 
 	if fresh {
 		l.publisherTime = p.Time
 	}
-	if fresh || p.Item != nil {
+	if fresh || !p.IsBeat() {
 		l.publisherHeardAt = at
 	}
 }
@@ -91,6 +93,11 @@ func (l *accepting) hearPublisher(p *difference.Publication, at, now time.Time) 
 // to it.
 func (ac *acceptor) onPush(from env.PeerID, m *feedtreepb.Push, routed bool) error {
 	all, err := difference.OpenPublications(append([][]byte{m.Publication}, m.More...))
+	lacking := errors.Is(err, difference.ErrNoContent) && len(m.More) == 0
+	if lacking {
+		all = make([]*difference.Publication, 1)
+		all[0], err = difference.OpenAnnounced(m.Publication)
+	}
 	if err == nil && slices.ContainsFunc(all, func(p *difference.Publication) bool { return p.URL != all[0].URL }) {
 		err = fmt.Errorf("%w: of more than one feed", difference.ErrPublication)
 	}
@@ -115,11 +122,38 @@ func (ac *acceptor) onPush(from env.PeerID, m *feedtreepb.Push, routed bool) err
 		}
 		return nil // the publisher's node sends it again
 	}
-	if c.leader.ready {
+	switch {
+	case !c.leader.ready:
+	case lacking:
+		ac.acceptLarge(c, all[0], to)
+	default:
 		ac.accept(c, all, to)
 	}
 	return nil
 }
+
+// acceptLarge accepts a publication whose item is not here yet, by fetching the item first, or refuses it.
+func (ac *acceptor) acceptLarge(c *channel, p *difference.Publication, to env.Peer) {
+	v := judge(c.leader.pin, c.leader.receipts, p, ac.clock.Now())
+	switch {
+	case v.reason != "" || v.repeated || !ac.hasRoom(c):
+		ac.acceptOne(c, p, to)
+	case !ac.contents.want(c.key, p, to):
+		ac.answer(c, to, feedtreepb.PushReply_BUSY, "too many large items are on their way to the feed's sequencer", p)
+	}
+}
+
+// onContent accepts a large item when the last part of it comes.
+func (ac *acceptor) onContent(from env.PeerID, m *feedtreepb.Content) error {
+	key, p, to, err := ac.contents.receive(from, m)
+	if c := ac.feeds[key]; p != nil && c != nil && c.leader != nil && c.leader.ready {
+		ac.accept(c, []*difference.Publication{p}, to)
+	}
+	return err
+}
+
+// hasRoom reports whether the log of a feed takes another publication.
+func (ac *acceptor) hasRoom(c *channel) bool { return len(c.leader.accepted) < ac.owners.Room(c.key) }
 
 // accept accepts publications of a feed that this node leads, or refuses them with a reason. Those that come together
 // share an entry.
@@ -160,17 +194,17 @@ func (ac *acceptor) acceptOne(c *channel, p *difference.Publication, to env.Peer
 	switch {
 	case v.reason != "":
 		ac.stats.Refused++
-		ac.refusals.add(Refusal{URL: c.url, Seq: p.Seq, Key: p.Key, Why: v.reason, retryable: true, beat: p.Item == nil})
+		ac.refusals.add(Refusal{URL: c.url, Seq: p.Seq, Key: p.Key, Why: v.reason, retryable: true, beat: p.IsBeat()})
 		ac.answer(c, to, v.answer, v.reason, p)
 	case v.repeated && l.receipts[p.Seq].committed:
 		ac.answer(c, to, feedtreepb.PushReply_COMMITTED, "", p) // the first answer was lost
 	case v.repeated: // the answer follows with the entry
-	case p.Item == nil:
+	case p.IsBeat():
 		l.hearPublisher(p, now, now)
 		ac.spread(c, p)
 		ac.refusals.forget(c.url, p, now)
 		ac.answer(c, to, feedtreepb.PushReply_COMMITTED, "", p)
-	case len(l.accepted) >= ac.owners.Room(c.key):
+	case !ac.hasRoom(c):
 		ac.answer(c, to, feedtreepb.PushReply_BUSY, noRoom, p)
 	default:
 		l.accepted = append(l.accepted, acceptedPublication{p, l.pin, to})
@@ -343,12 +377,12 @@ func outOfOrder(pin *difference.Pin, p *difference.Publication) string {
 	}
 	last := pin.Seq
 	switch {
-	case p.Item == nil && p.Seq == last && p.Prev == pin.Head:
-	case p.Item == nil && p.Seq <= last:
+	case p.IsBeat() && p.Seq == last && p.Prev == pin.Head:
+	case p.IsBeat() && p.Seq <= last:
 		return fmt.Sprintf("the heartbeat says that number %d is the last one, but the network has number %d: this publisher's record is old, or somebody else has its key", p.Seq, last)
 	case p.Seq <= last:
 		return fmt.Sprintf("number %d was used before, and the network has number %d: this publisher's record is old, or somebody else has its key", p.Seq, last)
-	case p.Item == nil && p.Seq == last+1, p.Seq > last+1:
+	case p.IsBeat() && p.Seq == last+1, p.Seq > last+1:
 		return fmt.Sprintf("the network has number %d and this is number %d: items are missing", last, p.Seq)
 	case p.Prev != pin.Head:
 		return fmt.Sprintf("this does not continue number %d as the network has it: somebody else has this key, or the publisher's record was lost", last)

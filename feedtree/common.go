@@ -302,7 +302,7 @@ type Refusal struct {
 // unknown, or the publications before it were missing.
 func (rf *refusals) forget(url string, p *difference.Publication, at time.Time) {
 	rf.list = slices.DeleteFunc(rf.list, func(r Refusal) bool {
-		return r.retryable && r.URL == url && r.Seq == p.Seq && p.SignedBy(r.Key) && (r.beat || p.Item != nil) && !r.At.After(at)
+		return r.retryable && r.URL == url && r.Seq == p.Seq && p.SignedBy(r.Key) && (r.beat || !p.IsBeat()) && !r.At.After(at)
 	})
 }
 

@@ -184,6 +184,10 @@ func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 		err = f.acceptor.onPush(from, b.Push, false)
 	case *feedtreepb.Message_PushReply:
 		f.pusher.onPushReply(from, b.PushReply)
+	case *feedtreepb.Message_ContentRequest:
+		f.pusher.onContentRequest(from, b.ContentRequest)
+	case *feedtreepb.Message_Content:
+		err = f.acceptor.onContent(from, b.Content)
 	case *feedtreepb.Message_WitnessRequest:
 		f.keyQuestions.onWitnessRequest(from, b.WitnessRequest)
 	case *feedtreepb.Message_WitnessReply:

@@ -163,10 +163,11 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 		beats = append(beats, make([]byte, maxBeat))
 	}
 	for what, m := range map[string]*feedtreepb.Message{
-		"heads":  {Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: heads}}},
-		"behind": {Body: &feedtreepb.Message_HeadsReply{HeadsReply: &feedtreepb.HeadsReply{Different: keys, Unknown: keys}}},
-		"beats":  {Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: beats}}},
-		"push":   {Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: make([]byte, difference.MaxPublication), Record: make([]byte, 4<<10)}}},
+		"heads":   {Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: heads}}},
+		"behind":  {Body: &feedtreepb.Message_HeadsReply{HeadsReply: &feedtreepb.HeadsReply{Different: keys, Unknown: keys}}},
+		"beats":   {Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: beats}}},
+		"content": {Body: &feedtreepb.Message_Content{Content: &feedtreepb.Content{Hash: make([]byte, 32), Offset: ^uint32(0), Bytes: make([]byte, maxContentPart)}}},
+		"push":    {Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: make([]byte, difference.MaxEnvelope), Record: make([]byte, 4<<10)}}},
 	} {
 		if n := proto.Size(m); n > wire.MaxMessage {
 			t.Errorf("%s of %d bytes", what, n)

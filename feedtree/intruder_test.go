@@ -161,7 +161,7 @@ func (in *intruder) chooseUpdate(s *choices) *feedtreepb.Update {
 // An attack sends the target a message of one kind.
 type attack func(in *intruder, s *choices)
 
-var attacks = []attack{sendDigest, sendDigestAck, sendHeads, sendHeadsReply, sendBeats, sendUpdate, sendBeat, sendPush, sendPushReply, sendWitnessRequest, sendWitnessReply, sendObjection, sendSightRequest, sendSight, sendAudit, sendContest}
+var attacks = []attack{sendDigest, sendDigestAck, sendHeads, sendHeadsReply, sendBeats, sendUpdate, sendBeat, sendPush, sendPushReply, sendContent, sendWitnessRequest, sendWitnessReply, sendObjection, sendSightRequest, sendSight, sendAudit, sendContest}
 
 // runAttacks sends a member the messages that the input describes.
 func runAttacks(t *testing.T, b []byte, kinds ...attack) {
@@ -273,7 +273,7 @@ func FuzzPush(f *testing.F) { fuzz(f, sendPush) }
 
 // sendPush sends a publication of a publisher that no origin names.
 func sendPush(in *intruder, s *choices) {
-	m := &feedtreepb.Push{Publication: make([]byte, pick(s, 0, 1, difference.MaxPublication, difference.MaxPublication+1))}
+	m := &feedtreepb.Push{Publication: make([]byte, pick(s, 0, 1, difference.MaxEnvelope, difference.MaxEnvelope+1))}
 	if s.choose(6) < 5 {
 		var prev feed.Hash
 		prev[0] = byte(s.choose(3))
@@ -304,6 +304,18 @@ func sendPushReply(in *intruder, s *choices) {
 	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_PushReply{PushReply: &feedtreepb.PushReply{
 		Hash: make([]byte, pick(s, 32, 0, 31, 33)), Verdict: feedtreepb.PushReply_Verdict(int32(s.number())), Pubseq: s.number(), Reason: strings.Repeat("w", pick(s, 0, 1, 256, 257)),
 	}}})
+}
+
+func FuzzContent(f *testing.F) { fuzz(f, sendContent) }
+
+// sendContent sends parts of items that nobody waits for, and requests those that nobody pushes.
+func sendContent(in *intruder, s *choices) {
+	hash, offset := make([]byte, pick(s, 32, 0, 31, 33)), uint32(s.number())
+	if s.choose(2) == 1 {
+		in.send(&feedtreepb.Message{Body: &feedtreepb.Message_ContentRequest{ContentRequest: &feedtreepb.ContentRequest{Hash: hash, Offset: offset}}})
+		return
+	}
+	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_Content{Content: &feedtreepb.Content{Hash: hash, Offset: offset, Bytes: make([]byte, pick(s, 1, 0, 48<<10, 48<<10+1))}}})
 }
 
 func FuzzWitnessRequest(f *testing.F) { fuzz(f, sendWitnessRequest) }

@@ -71,11 +71,14 @@ func parse(body []byte) (*feedtreepb.Message, error) {
 		valid = each(b.Beats.Beats, maxBeats, func(raw []byte) bool { return within(raw, maxBeat) }) &&
 			each(b.Beats.Statements, maxStatements, func(raw []byte) bool { return within(raw, maxStatement) })
 	case *feedtreepb.Message_Push:
-		valid = within(b.Push.Publication, difference.MaxPublication) &&
-			each(b.Push.More, maxPushes-1, func(raw []byte) bool { return within(raw, difference.MaxPublication) })
+		valid = within(b.Push.Publication, difference.MaxEnvelope) &&
+			each(b.Push.More, maxPushes-1, func(raw []byte) bool { return within(raw, difference.MaxEnvelope) })
 	case *feedtreepb.Message_PushReply:
-		isHash := func(raw []byte) bool { return len(raw) == len(feed.Hash{}) }
 		valid = isHash(b.PushReply.Hash) && len(b.PushReply.Reason) <= maxReason && each(b.PushReply.More, maxPushes-1, isHash)
+	case *feedtreepb.Message_ContentRequest:
+		valid = isHash(b.ContentRequest.Hash)
+	case *feedtreepb.Message_Content:
+		valid = isHash(b.Content.Hash) && within(b.Content.Bytes, maxContentPart)
 	case *feedtreepb.Message_WitnessRequest:
 		valid = isKey(b.WitnessRequest.Key) && len(b.WitnessRequest.Publisher) == ed25519.PublicKeySize
 	case *feedtreepb.Message_WitnessReply:
@@ -105,5 +108,7 @@ func within(b []byte, most int) bool { return len(b) > 0 && len(b) <= most }
 func each[T any](of []T, most int, valid func(T) bool) bool {
 	return len(of) <= most && !slices.ContainsFunc(of, func(v T) bool { return !valid(v) })
 }
+
+func isHash(b []byte) bool { return len(b) == len(feed.Hash{}) }
 
 func isKey(b []byte) bool { return len(b) == len(overlay.ID{}) }

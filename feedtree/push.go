@@ -176,15 +176,15 @@ func (pu *pusher) send(all []*push) {
 	}
 }
 
-// sendTogether sends publications that fit in one frame.
+// sendTogether sends publications that fit in one frame, or one whose item the sequencer requests.
 func (pu *pusher) sendTogether(all []*push) {
 	key, publications := all[0].key, make([]*difference.Publication, len(all))
 	m := &feedtreepb.Push{Record: pu.node.Self().Raw}
 	for i, p := range all {
 		if publications[i] = p.publication; i == 0 {
-			m.Publication = p.publication.Raw
+			m.Publication = p.publication.Envelope()
 		} else {
-			m.More = append(m.More, p.publication.Raw)
+			m.More = append(m.More, p.publication.Envelope())
 		}
 	}
 	message := &feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: m}}

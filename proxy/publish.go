@@ -143,8 +143,9 @@ type Draft struct {
 	Published string `json:"published,omitempty"` // RFC 3339; "" means now
 }
 
-// maxDraft bounds the size of a request to publish in bytes. It is more than any item in base64.
-const maxDraft = 128 << 10
+// maxDraft bounds the size of a request to publish in bytes. It is more than any item in base64, or in JSON with all its
+// quotation marks and angle brackets escaped.
+const maxDraft = 4 << 20
 
 // decodeStrictly decodes a request whose unknown fields are an error, because what it makes would lack them.
 func decodeStrictly[T any](w http.ResponseWriter, r *http.Request, limit int64) (q T, err error) {

@@ -62,7 +62,7 @@ func TestEveryLimitIsCrossed(t *testing.T) {
 	}{
 		{"items around what travels with a change report", 0, []int{23 * kib, 25 * kib}, false, ""},
 		{"items around what travels with an entry", 0, []int{47 * kib, 49 * kib, 64 * kib}, false, ""},
-		{"items around the largest", 0, []int{255 * kib, 300 * kib, kib}, false, "larger than 256 KiB"},
+		{"items around the largest", 0, []int{1023 * kib, 1100 * kib, kib}, false, "larger than 1 MiB"},
 		{"several large items", 0, repeat(12, 200*kib), false, ""},
 		{"a head of 30 KiB", 30 * kib, []int{kib}, false, ""},
 		{"a head of 70 KiB", 70 * kib, []int{kib, 31 * kib}, false, ""},

@@ -176,12 +176,12 @@ func (x *Head) GetRaw() []byte {
 type Change struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Format        uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`          // as in Head; 0: the item is in publication
-	Raw           []byte                 `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`                 // exact bytes of the item in its document; at most 256 KiB
+	Raw           []byte                 `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`                 // exact bytes of the item in its document; at most 1 MiB
 	Scope         []*Binding             `protobuf:"bytes,3,rep,name=scope,proto3" json:"scope,omitempty"`             // namespaces that raw uses from its document, sorted by prefix; at most 64
 	Qualifiers    uint32                 `protobuf:"varint,4,opt,name=qualifiers,proto3" json:"qualifiers,omitempty"`  // facts besides the id in the identity, if several items have one id; at most 4
 	After         []byte                 `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`             // identity of the preceding item in the document, 32 bytes; none: it is the first
 	Edited        bool                   `protobuf:"varint,6,opt,name=edited,proto3" json:"edited,omitempty"`          // another version of the item was known before
-	Publication   []byte                 `protobuf:"bytes,7,opt,name=publication,proto3" json:"publication,omitempty"` // the item's envelope, domain tidings/publication/1; then format, raw and scope are empty here
+	Publication   []byte                 `protobuf:"bytes,7,opt,name=publication,proto3" json:"publication,omitempty"` // the item's envelope with its content, domain tidings/publication/1; then format, raw and scope are empty here
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -267,14 +267,17 @@ func (x *Change) GetPublication() []byte {
 
 // Publication is the signed payload of a publisher's item, valid in all networks.
 type Publication struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`        // of the feed, canonical; at most 2 KiB
-	Pubseq        uint64                 `protobuf:"varint,2,opt,name=pubseq,proto3" json:"pubseq,omitempty"` // 1, 2, 3, …; without an item: the number of the last publication, 0 if there is none
-	Prev          []byte                 `protobuf:"bytes,3,opt,name=prev,proto3" json:"prev,omitempty"`      // SHA-256 of the preceding publication's payload, 32 bytes; none: there is none
-	TimeMs        uint64                 `protobuf:"fixed64,4,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
-	Format        uint32                 `protobuf:"varint,5,opt,name=format,proto3" json:"format,omitempty"` // as in Head; 0: no item, a statement that nothing is new
-	Raw           []byte                 `protobuf:"bytes,6,opt,name=raw,proto3" json:"raw,omitempty"`        // the item
-	Scope         []*Binding             `protobuf:"bytes,7,rep,name=scope,proto3" json:"scope,omitempty"`    // namespaces that raw uses from its document, sorted by prefix; at most 64
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Url    string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`        // of the feed, canonical; at most 2 KiB
+	Pubseq uint64                 `protobuf:"varint,2,opt,name=pubseq,proto3" json:"pubseq,omitempty"` // 1, 2, 3, …; without an item: the number of the last publication, 0 if there is none
+	Prev   []byte                 `protobuf:"bytes,3,opt,name=prev,proto3" json:"prev,omitempty"`      // SHA-256 of the preceding publication's payload, 32 bytes; none: there is none
+	TimeMs uint64                 `protobuf:"fixed64,4,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
+	Format uint32                 `protobuf:"varint,5,opt,name=format,proto3" json:"format,omitempty"` // as in Head; 0: no item, a statement that nothing is new
+	Raw    []byte                 `protobuf:"bytes,6,opt,name=raw,proto3" json:"raw,omitempty"`        // the item
+	Scope  []*Binding             `protobuf:"bytes,7,rep,name=scope,proto3" json:"scope,omitempty"`    // namespaces that the item uses from its document, sorted by prefix; at most 64
+	// A large item is not in the payload. Its bytes are field 4 of the envelope, after the signature.
+	Content       []byte `protobuf:"bytes,8,opt,name=content,proto3" json:"content,omitempty"` // SHA-256 of the item, 32 bytes; none: the item is in raw
+	Size          uint32 `protobuf:"varint,9,opt,name=size,proto3" json:"size,omitempty"`      // of the item in bytes, at most 1 MiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -356,6 +359,20 @@ func (x *Publication) GetScope() []*Binding {
 		return x.Scope
 	}
 	return nil
+}
+
+func (x *Publication) GetContent() []byte {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+func (x *Publication) GetSize() uint32 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
 }
 
 // Pin is the publisher's key of a feed, as the sequencer of its log saw it at the origin.
@@ -745,7 +762,7 @@ const file_difference_proto_rawDesc = "" +
 	"qualifiers\x12\x14\n" +
 	"\x05after\x18\x05 \x01(\fR\x05after\x12\x16\n" +
 	"\x06edited\x18\x06 \x01(\bR\x06edited\x12 \n" +
-	"\vpublication\x18\a \x01(\fR\vpublication\"\xc1\x01\n" +
+	"\vpublication\x18\a \x01(\fR\vpublication\"\xef\x01\n" +
 	"\vPublication\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
 	"\x06pubseq\x18\x02 \x01(\x04R\x06pubseq\x12\x12\n" +
@@ -753,7 +770,9 @@ const file_difference_proto_rawDesc = "" +
 	"\atime_ms\x18\x04 \x01(\x06R\x06timeMs\x12\x16\n" +
 	"\x06format\x18\x05 \x01(\rR\x06format\x12\x10\n" +
 	"\x03raw\x18\x06 \x01(\fR\x03raw\x121\n" +
-	"\x05scope\x18\a \x03(\v2\x1b.tidings.difference.BindingR\x05scope\"\xa4\x02\n" +
+	"\x05scope\x18\a \x03(\v2\x1b.tidings.difference.BindingR\x05scope\x12\x18\n" +
+	"\acontent\x18\b \x01(\fR\acontent\x12\x12\n" +
+	"\x04size\x18\t \x01(\rR\x04size\"\xa4\x02\n" +
 	"\x03Pin\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x12\n" +
 	"\x04next\x18\x02 \x01(\fR\x04next\x12\x19\n" +

@@ -83,7 +83,7 @@ func (x PushReply_Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PushReply_Verdict.Descriptor instead.
 func (PushReply_Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{10, 0}
+	return file_feedtree_proto_rawDescGZIP(), []int{12, 0}
 }
 
 // News is what scribe carries down a feed's trees.
@@ -281,6 +281,8 @@ type Message struct {
 	//	*Message_Sight
 	//	*Message_Audit
 	//	*Message_Contest
+	//	*Message_ContentRequest
+	//	*Message_Content
 	Body          isMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -449,6 +451,24 @@ func (x *Message) GetContest() *Contest {
 	return nil
 }
 
+func (x *Message) GetContentRequest() *ContentRequest {
+	if x != nil {
+		if x, ok := x.Body.(*Message_ContentRequest); ok {
+			return x.ContentRequest
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetContent() *Content {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Content); ok {
+			return x.Content
+		}
+	}
+	return nil
+}
+
 type isMessage_Body interface {
 	isMessage_Body()
 }
@@ -509,6 +529,14 @@ type Message_Contest struct {
 	Contest *Contest `protobuf:"bytes,14,opt,name=contest,proto3,oneof"`
 }
 
+type Message_ContentRequest struct {
+	ContentRequest *ContentRequest `protobuf:"bytes,15,opt,name=content_request,json=contentRequest,proto3,oneof"`
+}
+
+type Message_Content struct {
+	Content *Content `protobuf:"bytes,16,opt,name=content,proto3,oneof"`
+}
+
 func (*Message_Digest) isMessage_Body() {}
 
 func (*Message_DigestAck) isMessage_Body() {}
@@ -536,6 +564,10 @@ func (*Message_Sight) isMessage_Body() {}
 func (*Message_Audit) isMessage_Body() {}
 
 func (*Message_Contest) isMessage_Body() {}
+
+func (*Message_ContentRequest) isMessage_Body() {}
+
+func (*Message_Content) isMessage_Body() {}
 
 // Digest compares the heads of the logs of all feeds for which the receiver is a parent of the sender.
 type Digest struct {
@@ -873,9 +905,10 @@ func (x *Beats) GetStatements() [][]byte {
 // Push brings a publication to the sequencer of its feed. A node that does not know the sequencer routes it to the
 // feed's key.
 type Push struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Publication []byte                 `protobuf:"bytes,1,opt,name=publication,proto3" json:"publication,omitempty"` // envelope, domain tidings/publication/1; at most 48 KiB
-	Record      []byte                 `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`           // record of the node that expects the reply: an envelope, domain tidings/record/1
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Envelope, domain tidings/publication/1, without the content of a large item, which the sequencer requests; at most 48 KiB.
+	Publication []byte `protobuf:"bytes,1,opt,name=publication,proto3" json:"publication,omitempty"`
+	Record      []byte `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"` // record of the node that expects the reply: an envelope, domain tidings/record/1
 	// The publisher's next publications of the feed, in their order; all together at most 48 KiB. A node that does not know
 	// this field answers the first one, and the others are sent again.
 	More          [][]byte `protobuf:"bytes,3,rep,name=more,proto3" json:"more,omitempty"`
@@ -934,6 +967,121 @@ func (x *Push) GetMore() [][]byte {
 	return nil
 }
 
+// ContentRequest asks the node that pushed an envelope for a part of the item that follows it; see
+// tidings.difference.Publication.
+type ContentRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hash          []byte                 `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"` // of the publication
+	Offset        uint32                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContentRequest) Reset() {
+	*x = ContentRequest{}
+	mi := &file_feedtree_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContentRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContentRequest) ProtoMessage() {}
+
+func (x *ContentRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_feedtree_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContentRequest.ProtoReflect.Descriptor instead.
+func (*ContentRequest) Descriptor() ([]byte, []int) {
+	return file_feedtree_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ContentRequest) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *ContentRequest) GetOffset() uint32 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+// Content answers ContentRequest.
+type Content struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hash          []byte                 `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"` // of the publication
+	Offset        uint32                 `protobuf:"varint,2,opt,name=offset,proto3" json:"offset,omitempty"`
+	Bytes         []byte                 `protobuf:"bytes,3,opt,name=bytes,proto3" json:"bytes,omitempty"` // from there on; at most 48 KiB
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Content) Reset() {
+	*x = Content{}
+	mi := &file_feedtree_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Content) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Content) ProtoMessage() {}
+
+func (x *Content) ProtoReflect() protoreflect.Message {
+	mi := &file_feedtree_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Content.ProtoReflect.Descriptor instead.
+func (*Content) Descriptor() ([]byte, []int) {
+	return file_feedtree_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Content) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *Content) GetOffset() uint32 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *Content) GetBytes() []byte {
+	if x != nil {
+		return x.Bytes
+	}
+	return nil
+}
+
 // PushReply answers Push when the publication is committed or refused.
 type PushReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -948,7 +1096,7 @@ type PushReply struct {
 
 func (x *PushReply) Reset() {
 	*x = PushReply{}
-	mi := &file_feedtree_proto_msgTypes[10]
+	mi := &file_feedtree_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -960,7 +1108,7 @@ func (x *PushReply) String() string {
 func (*PushReply) ProtoMessage() {}
 
 func (x *PushReply) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[10]
+	mi := &file_feedtree_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -973,7 +1121,7 @@ func (x *PushReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PushReply.ProtoReflect.Descriptor instead.
 func (*PushReply) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{10}
+	return file_feedtree_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PushReply) GetHash() []byte {
@@ -1022,7 +1170,7 @@ type WitnessRequest struct {
 
 func (x *WitnessRequest) Reset() {
 	*x = WitnessRequest{}
-	mi := &file_feedtree_proto_msgTypes[11]
+	mi := &file_feedtree_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1034,7 +1182,7 @@ func (x *WitnessRequest) String() string {
 func (*WitnessRequest) ProtoMessage() {}
 
 func (x *WitnessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[11]
+	mi := &file_feedtree_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1047,7 +1195,7 @@ func (x *WitnessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WitnessRequest.ProtoReflect.Descriptor instead.
 func (*WitnessRequest) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{11}
+	return file_feedtree_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WitnessRequest) GetKey() []byte {
@@ -1074,7 +1222,7 @@ type WitnessReply struct {
 
 func (x *WitnessReply) Reset() {
 	*x = WitnessReply{}
-	mi := &file_feedtree_proto_msgTypes[12]
+	mi := &file_feedtree_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1086,7 +1234,7 @@ func (x *WitnessReply) String() string {
 func (*WitnessReply) ProtoMessage() {}
 
 func (x *WitnessReply) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[12]
+	mi := &file_feedtree_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1099,7 +1247,7 @@ func (x *WitnessReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WitnessReply.ProtoReflect.Descriptor instead.
 func (*WitnessReply) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{12}
+	return file_feedtree_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WitnessReply) GetWitness() []byte {
@@ -1121,7 +1269,7 @@ type SightRequest struct {
 
 func (x *SightRequest) Reset() {
 	*x = SightRequest{}
-	mi := &file_feedtree_proto_msgTypes[13]
+	mi := &file_feedtree_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1133,7 +1281,7 @@ func (x *SightRequest) String() string {
 func (*SightRequest) ProtoMessage() {}
 
 func (x *SightRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[13]
+	mi := &file_feedtree_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1146,7 +1294,7 @@ func (x *SightRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SightRequest.ProtoReflect.Descriptor instead.
 func (*SightRequest) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{13}
+	return file_feedtree_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SightRequest) GetKey() []byte {
@@ -1181,7 +1329,7 @@ type Sight struct {
 
 func (x *Sight) Reset() {
 	*x = Sight{}
-	mi := &file_feedtree_proto_msgTypes[14]
+	mi := &file_feedtree_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1193,7 +1341,7 @@ func (x *Sight) String() string {
 func (*Sight) ProtoMessage() {}
 
 func (x *Sight) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[14]
+	mi := &file_feedtree_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1206,7 +1354,7 @@ func (x *Sight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sight.ProtoReflect.Descriptor instead.
 func (*Sight) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{14}
+	return file_feedtree_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Sight) GetSighting() []byte {
@@ -1228,7 +1376,7 @@ type Contest struct {
 
 func (x *Contest) Reset() {
 	*x = Contest{}
-	mi := &file_feedtree_proto_msgTypes[15]
+	mi := &file_feedtree_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1388,7 @@ func (x *Contest) String() string {
 func (*Contest) ProtoMessage() {}
 
 func (x *Contest) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[15]
+	mi := &file_feedtree_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1401,7 @@ func (x *Contest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Contest.ProtoReflect.Descriptor instead.
 func (*Contest) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{15}
+	return file_feedtree_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Contest) GetKey() []byte {
@@ -1281,7 +1429,7 @@ type Audit struct {
 
 func (x *Audit) Reset() {
 	*x = Audit{}
-	mi := &file_feedtree_proto_msgTypes[16]
+	mi := &file_feedtree_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1441,7 @@ func (x *Audit) String() string {
 func (*Audit) ProtoMessage() {}
 
 func (x *Audit) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[16]
+	mi := &file_feedtree_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1454,7 @@ func (x *Audit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Audit.ProtoReflect.Descriptor instead.
 func (*Audit) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{16}
+	return file_feedtree_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Audit) GetSighting() []byte {
@@ -1326,7 +1474,7 @@ type Objection struct {
 
 func (x *Objection) Reset() {
 	*x = Objection{}
-	mi := &file_feedtree_proto_msgTypes[17]
+	mi := &file_feedtree_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +1486,7 @@ func (x *Objection) String() string {
 func (*Objection) ProtoMessage() {}
 
 func (x *Objection) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[17]
+	mi := &file_feedtree_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +1499,7 @@ func (x *Objection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Objection.ProtoReflect.Descriptor instead.
 func (*Objection) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{17}
+	return file_feedtree_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Objection) GetWitness() []byte {
@@ -1379,7 +1527,7 @@ type BeatStatement struct {
 
 func (x *BeatStatement) Reset() {
 	*x = BeatStatement{}
-	mi := &file_feedtree_proto_msgTypes[18]
+	mi := &file_feedtree_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1539,7 @@ func (x *BeatStatement) String() string {
 func (*BeatStatement) ProtoMessage() {}
 
 func (x *BeatStatement) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[18]
+	mi := &file_feedtree_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1552,7 @@ func (x *BeatStatement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatStatement.ProtoReflect.Descriptor instead.
 func (*BeatStatement) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{18}
+	return file_feedtree_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *BeatStatement) GetKey() []byte {
@@ -1478,7 +1626,7 @@ type Subscription struct {
 
 func (x *Subscription) Reset() {
 	*x = Subscription{}
-	mi := &file_feedtree_proto_msgTypes[19]
+	mi := &file_feedtree_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1490,7 +1638,7 @@ func (x *Subscription) String() string {
 func (*Subscription) ProtoMessage() {}
 
 func (x *Subscription) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[19]
+	mi := &file_feedtree_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1503,7 +1651,7 @@ func (x *Subscription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscription.ProtoReflect.Descriptor instead.
 func (*Subscription) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{19}
+	return file_feedtree_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Subscription) GetUrl() string {
@@ -1558,7 +1706,7 @@ type OwnerSet struct {
 
 func (x *OwnerSet) Reset() {
 	*x = OwnerSet{}
-	mi := &file_feedtree_proto_msgTypes[20]
+	mi := &file_feedtree_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1570,7 +1718,7 @@ func (x *OwnerSet) String() string {
 func (*OwnerSet) ProtoMessage() {}
 
 func (x *OwnerSet) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[20]
+	mi := &file_feedtree_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1583,7 +1731,7 @@ func (x *OwnerSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OwnerSet.ProtoReflect.Descriptor instead.
 func (*OwnerSet) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{20}
+	return file_feedtree_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *OwnerSet) GetOwners() [][]byte {
@@ -1607,7 +1755,7 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x06Update\x12\x14\n" +
 	"\x05entry\x18\x01 \x01(\fR\x05entry\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\fR\x05epoch\"\xc3\x06\n" +
+	"\x05epoch\x18\x03 \x01(\fR\x05epoch\"\xc7\a\n" +
 	"\aMessage\x122\n" +
 	"\x06digest\x18\x01 \x01(\v2\x18.tidings.feedtree.DigestH\x00R\x06digest\x12<\n" +
 	"\n" +
@@ -1626,7 +1774,9 @@ const file_feedtree_proto_rawDesc = "" +
 	"\rsight_request\x18\v \x01(\v2\x1e.tidings.feedtree.SightRequestH\x00R\fsightRequest\x12/\n" +
 	"\x05sight\x18\f \x01(\v2\x17.tidings.feedtree.SightH\x00R\x05sight\x12/\n" +
 	"\x05audit\x18\r \x01(\v2\x17.tidings.feedtree.AuditH\x00R\x05audit\x125\n" +
-	"\acontest\x18\x0e \x01(\v2\x19.tidings.feedtree.ContestH\x00R\acontestB\x06\n" +
+	"\acontest\x18\x0e \x01(\v2\x19.tidings.feedtree.ContestH\x00R\acontest\x12K\n" +
+	"\x0fcontent_request\x18\x0f \x01(\v2 .tidings.feedtree.ContentRequestH\x00R\x0econtentRequest\x125\n" +
+	"\acontent\x18\x10 \x01(\v2\x19.tidings.feedtree.ContentH\x00R\acontentB\x06\n" +
 	"\x04body\"n\n" +
 	"\x06Digest\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
@@ -1655,7 +1805,14 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x04Push\x12 \n" +
 	"\vpublication\x18\x01 \x01(\fR\vpublication\x12\x16\n" +
 	"\x06record\x18\x02 \x01(\fR\x06record\x12\x12\n" +
-	"\x04more\x18\x03 \x03(\fR\x04more\"\x81\x02\n" +
+	"\x04more\x18\x03 \x03(\fR\x04more\"<\n" +
+	"\x0eContentRequest\x12\x12\n" +
+	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\rR\x06offset\"K\n" +
+	"\aContent\x12\x12\n" +
+	"\x04hash\x18\x01 \x01(\fR\x04hash\x12\x16\n" +
+	"\x06offset\x18\x02 \x01(\rR\x06offset\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\fR\x05bytes\"\x81\x02\n" +
 	"\tPushReply\x12\x12\n" +
 	"\x04hash\x18\x01 \x01(\fR\x04hash\x12=\n" +
 	"\averdict\x18\x02 \x01(\x0e2#.tidings.feedtree.PushReply.VerdictR\averdict\x12\x16\n" +
@@ -1723,7 +1880,7 @@ func file_feedtree_proto_rawDescGZIP() []byte {
 }
 
 var file_feedtree_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_feedtree_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_feedtree_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_feedtree_proto_goTypes = []any{
 	(PushReply_Verdict)(0), // 0: tidings.feedtree.PushReply.Verdict
 	(*News)(nil),           // 1: tidings.feedtree.News
@@ -1736,17 +1893,19 @@ var file_feedtree_proto_goTypes = []any{
 	(*HeadsReply)(nil),     // 8: tidings.feedtree.HeadsReply
 	(*Beats)(nil),          // 9: tidings.feedtree.Beats
 	(*Push)(nil),           // 10: tidings.feedtree.Push
-	(*PushReply)(nil),      // 11: tidings.feedtree.PushReply
-	(*WitnessRequest)(nil), // 12: tidings.feedtree.WitnessRequest
-	(*WitnessReply)(nil),   // 13: tidings.feedtree.WitnessReply
-	(*SightRequest)(nil),   // 14: tidings.feedtree.SightRequest
-	(*Sight)(nil),          // 15: tidings.feedtree.Sight
-	(*Contest)(nil),        // 16: tidings.feedtree.Contest
-	(*Audit)(nil),          // 17: tidings.feedtree.Audit
-	(*Objection)(nil),      // 18: tidings.feedtree.Objection
-	(*BeatStatement)(nil),  // 19: tidings.feedtree.BeatStatement
-	(*Subscription)(nil),   // 20: tidings.feedtree.Subscription
-	(*OwnerSet)(nil),       // 21: tidings.feedtree.OwnerSet
+	(*ContentRequest)(nil), // 11: tidings.feedtree.ContentRequest
+	(*Content)(nil),        // 12: tidings.feedtree.Content
+	(*PushReply)(nil),      // 13: tidings.feedtree.PushReply
+	(*WitnessRequest)(nil), // 14: tidings.feedtree.WitnessRequest
+	(*WitnessReply)(nil),   // 15: tidings.feedtree.WitnessReply
+	(*SightRequest)(nil),   // 16: tidings.feedtree.SightRequest
+	(*Sight)(nil),          // 17: tidings.feedtree.Sight
+	(*Contest)(nil),        // 18: tidings.feedtree.Contest
+	(*Audit)(nil),          // 19: tidings.feedtree.Audit
+	(*Objection)(nil),      // 20: tidings.feedtree.Objection
+	(*BeatStatement)(nil),  // 21: tidings.feedtree.BeatStatement
+	(*Subscription)(nil),   // 22: tidings.feedtree.Subscription
+	(*OwnerSet)(nil),       // 23: tidings.feedtree.OwnerSet
 }
 var file_feedtree_proto_depIdxs = []int32{
 	2,  // 0: tidings.feedtree.News.update:type_name -> tidings.feedtree.Update
@@ -1756,22 +1915,24 @@ var file_feedtree_proto_depIdxs = []int32{
 	8,  // 4: tidings.feedtree.Message.heads_reply:type_name -> tidings.feedtree.HeadsReply
 	9,  // 5: tidings.feedtree.Message.beats:type_name -> tidings.feedtree.Beats
 	10, // 6: tidings.feedtree.Message.push:type_name -> tidings.feedtree.Push
-	11, // 7: tidings.feedtree.Message.push_reply:type_name -> tidings.feedtree.PushReply
-	12, // 8: tidings.feedtree.Message.witness_request:type_name -> tidings.feedtree.WitnessRequest
-	13, // 9: tidings.feedtree.Message.witness_reply:type_name -> tidings.feedtree.WitnessReply
-	18, // 10: tidings.feedtree.Message.objection:type_name -> tidings.feedtree.Objection
-	14, // 11: tidings.feedtree.Message.sight_request:type_name -> tidings.feedtree.SightRequest
-	15, // 12: tidings.feedtree.Message.sight:type_name -> tidings.feedtree.Sight
-	17, // 13: tidings.feedtree.Message.audit:type_name -> tidings.feedtree.Audit
-	16, // 14: tidings.feedtree.Message.contest:type_name -> tidings.feedtree.Contest
-	7,  // 15: tidings.feedtree.Heads.heads:type_name -> tidings.feedtree.Head
-	0,  // 16: tidings.feedtree.PushReply.verdict:type_name -> tidings.feedtree.PushReply.Verdict
-	21, // 17: tidings.feedtree.Subscription.owner_sets:type_name -> tidings.feedtree.OwnerSet
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	13, // 7: tidings.feedtree.Message.push_reply:type_name -> tidings.feedtree.PushReply
+	14, // 8: tidings.feedtree.Message.witness_request:type_name -> tidings.feedtree.WitnessRequest
+	15, // 9: tidings.feedtree.Message.witness_reply:type_name -> tidings.feedtree.WitnessReply
+	20, // 10: tidings.feedtree.Message.objection:type_name -> tidings.feedtree.Objection
+	16, // 11: tidings.feedtree.Message.sight_request:type_name -> tidings.feedtree.SightRequest
+	17, // 12: tidings.feedtree.Message.sight:type_name -> tidings.feedtree.Sight
+	19, // 13: tidings.feedtree.Message.audit:type_name -> tidings.feedtree.Audit
+	18, // 14: tidings.feedtree.Message.contest:type_name -> tidings.feedtree.Contest
+	11, // 15: tidings.feedtree.Message.content_request:type_name -> tidings.feedtree.ContentRequest
+	12, // 16: tidings.feedtree.Message.content:type_name -> tidings.feedtree.Content
+	7,  // 17: tidings.feedtree.Heads.heads:type_name -> tidings.feedtree.Head
+	0,  // 18: tidings.feedtree.PushReply.verdict:type_name -> tidings.feedtree.PushReply.Verdict
+	23, // 19: tidings.feedtree.Subscription.owner_sets:type_name -> tidings.feedtree.OwnerSet
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_feedtree_proto_init() }
@@ -1800,6 +1961,8 @@ func file_feedtree_proto_init() {
 		(*Message_Sight)(nil),
 		(*Message_Audit)(nil),
 		(*Message_Contest)(nil),
+		(*Message_ContentRequest)(nil),
+		(*Message_Content)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1807,7 +1970,7 @@ func file_feedtree_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_feedtree_proto_rawDesc), len(file_feedtree_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -16,6 +16,10 @@ import (
 // items which were not accepted can be sent again. At the bound the next item waits.
 const maxInFlight = 64
 
+// maxInFlightBytes bounds the bytes of those items, because they are in memory, and in the publisher's record. At the bound the
+// next item waits until nothing is on its way.
+const maxInFlightBytes = 8 << 20
+
 // publishQueues signs the items of each feed in one order, because each item names the one before it. Requests for a feed
 // get their turn in order of arrival, and do not wait for other feeds. All items that wait when a turn begins are signed in
 // it, so that they share one write of the publisher's record. A turn ends when its items are signed and on their way, so
@@ -31,6 +35,7 @@ type publishQueue struct {
 	waiting  []*waitingRequest // in order
 	busy     bool              // a request has its turn
 	inFlight int               // items on their way
+	bytes    int               // of them
 	failed   bool              // one of them was not accepted, so the next turn waits until all are answered
 	seq      uint64            // number of the last item on its way or accepted; 0: unknown
 	head     feed.Hash         // hash of that item
@@ -41,6 +46,14 @@ type waitingRequest struct {
 	draft   *draft        // nil: a heartbeat
 	granted chan struct{} // closed when a turn for it begins
 	turn    *turn         // set then, unless another request of this turn does the work for this one
+}
+
+// size returns about the number of bytes that are to be signed.
+func (w *waitingRequest) size() int {
+	if w.draft == nil {
+		return 0
+	}
+	return len(w.draft.meaning.Summary) + len(w.draft.meaning.Content)
 }
 
 // A draft is an item that is to be signed.
@@ -61,6 +74,7 @@ type turn struct {
 	queue    *publishQueue
 	drafts   []*draft // that are to be signed in this turn
 	inFlight int      // how many of its items are on their way
+	bytes    int      // of them
 	passed   bool     // the turn has passed to the next request
 }
 
@@ -105,16 +119,19 @@ func (p *publishQueues) begin(ctx context.Context, url string, d *draft) (*turn,
 // of a feed has its turn alone, because the feed may refuse it.
 func (p *publishQueues) next(url string, q *publishQueue) {
 	room := maxInFlight - q.inFlight
-	if q.busy || len(q.waiting) == 0 || room <= 0 || q.failed && q.inFlight > 0 {
+	if q.busy || len(q.waiting) == 0 || room <= 0 || q.inFlight > 0 && (q.failed || q.bytes+q.waiting[0].size() > maxInFlightBytes) {
 		return
 	}
 	q.busy, q.failed = true, false
 	first := q.waiting[0]
 	first.turn = &turn{queues: p, url: url, queue: q}
-	n := 1
+	n, bytes := 1, q.bytes+first.size()
 	if first.draft != nil {
 		first.turn.drafts = []*draft{first.draft}
 		for ; n < min(len(q.waiting), room) && q.seq > 0 && q.waiting[n].draft != nil; n++ {
+			if bytes += q.waiting[n].size(); bytes > maxInFlightBytes {
+				break
+			}
 			first.turn.drafts = append(first.turn.drafts, q.waiting[n].draft)
 		}
 	}
@@ -146,6 +163,10 @@ func (t *turn) sent(items []*difference.Publication) {
 	}
 	t.passed, t.inFlight = true, len(items)
 	t.queue.inFlight += len(items)
+	for _, p := range items {
+		t.bytes += len(p.Raw)
+	}
+	t.queue.bytes += t.bytes
 	t.queue.busy, t.queue.seq, t.queue.head = false, last.Seq, last.Hash
 	t.queues.next(t.url, t.queue)
 }
@@ -168,7 +189,7 @@ func (t *turn) end() {
 	t.queues.mu.Lock()
 	defer t.queues.mu.Unlock()
 	q := t.queue
-	q.inFlight -= t.inFlight
+	q.inFlight, q.bytes = q.inFlight-t.inFlight, q.bytes-t.bytes
 	if !t.passed {
 		q.busy = false
 	}

@@ -42,7 +42,7 @@ const (
 	MaxItems = 2000
 	// MaxItem is the maximum size of an item in bytes. A larger item loses its largest parts, so that readers
 	// still learn of it.
-	MaxItem = 256 << 10
+	MaxItem = 1 << 20
 	// MaxHead is the maximum size of a head in bytes. A larger head is rewritten from its title, link and other
 	// fields.
 	MaxHead = 64 << 10

@@ -354,11 +354,11 @@ func TestLargeItemsLoseTheirLargestPart(t *testing.T) {
 	if len(f.Items) != 2 || string(f.Items[0].Raw) != "<item><guid>1</guid><title>T</title></item>" {
 		t.Errorf("%d items, the first %.100s", len(f.Items), f.Items[0].Raw)
 	}
-	if want := "1 item larger than 256 KiB lost its largest parts; 1 item too large to show left out"; f.Omitted != want || f.Repaired != want {
+	if want := "1 item larger than 1 MiB lost its largest parts; 1 item too large to show left out"; f.Omitted != want || f.Repaired != want {
 		t.Errorf("it lacks %q, repaired %q; want %q", f.Omitted, f.Repaired, want)
 	}
 	f = parse(t, `{"title":"x","items":[{"id":"1","content_html":"`+big+`","url":"u"},{"id":"2"}, null, 3]}`)
-	if len(f.Items) != 2 || string(f.Items[0].Raw) != `{"id":"1","url":"u"}` || !strings.Contains(f.Repaired, "no items") || f.Omitted != "1 item larger than 256 KiB lost its largest parts" {
+	if len(f.Items) != 2 || string(f.Items[0].Raw) != `{"id":"1","url":"u"}` || !strings.Contains(f.Repaired, "no items") || f.Omitted != "1 item larger than 1 MiB lost its largest parts" {
 		t.Errorf("%d items, the first %.100s, repaired %q", len(f.Items), f.Items[0].Raw, f.Repaired)
 	}
 }
@@ -374,7 +374,7 @@ func TestOmittedContentIsReported(t *testing.T) {
 	for _, c := range []struct{ name, doc, lacks string }{
 		{"nothing", rss("<item><guid>1</guid></item>"), ""},
 		{"mended", rss("<item><guid>1</guid><title>a & b</title></item>", "<item/>"), ""},
-		{"long texts", rss("<item><guid>1</guid>"+big+"</item>", "<item><guid>2</guid>"+big+"</item>"), "2 items larger than 256 KiB lost their largest parts"},
+		{"long texts", rss("<item><guid>1</guid>"+big+"</item>", "<item><guid>2</guid>"+big+"</item>"), "2 items larger than 1 MiB lost their largest parts"},
 		{"many items", rss(many...), "500 items beyond the first 2000 left out"},
 		{"many objects", `{"title":"x","items":[` + strings.Join(objects, ",") + "]}", "500 items beyond the first 2000 left out"},
 	} {

@@ -62,7 +62,7 @@ func (l omissions) String() string {
 			parts = append(parts, strconv.Itoa(n)+" items "+many)
 		}
 	}
-	larger := "larger than " + strconv.Itoa(MaxItem>>10) + " KiB "
+	larger := "larger than " + strconv.Itoa(MaxItem>>20) + " MiB "
 	add(l.parts, larger+"lost its largest parts", larger+"lost their largest parts")
 	add(l.large, "too large to show left out", "too large to show left out")
 	add(l.beyond, "beyond the first "+strconv.Itoa(MaxItems)+" left out", "beyond the first "+strconv.Itoa(MaxItems)+" left out")

@@ -32,6 +32,9 @@ const (
 	// maxEarlierAccepted bounds the envelopes that are kept before the last one that the network has accepted. It gets them
 	// again if it loses them.
 	maxEarlierAccepted = 15
+	// maxEarlierBytes bounds those in bytes, all together. More are forgotten from the oldest one on, except those that the
+	// network may lack.
+	maxEarlierBytes = 4 << 20
 )
 
 // A recordEntry is an item that was signed for a feed. The record of a feed is its last item, which holds the
@@ -206,8 +209,12 @@ func (r *record) apply(c recordChange) {
 	}
 	last := entries[len(entries)-1]
 	entries = entries[max(0, len(entries)-1-maxEarlier) : len(entries)-1]
-	for len(entries) > 0 && entries[0].Seq+maxEarlierAccepted < r.accepted[c.URL] {
-		entries = entries[1:]
+	size := 0
+	for _, e := range entries {
+		size += len(e.Envelope)
+	}
+	for accepted := r.accepted[c.URL]; len(entries) > 0 && (entries[0].Seq+maxEarlierAccepted < accepted || entries[0].Seq < accepted && size > maxEarlierBytes); entries = entries[1:] {
+		size -= len(entries[0].Envelope)
 	}
 	last.Earlier = entries
 	r.feeds[c.URL] = last

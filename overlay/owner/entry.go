@@ -46,8 +46,8 @@ func (p Position) Before(q Position) bool {
 // Bounds on entries.
 const (
 	// MaxBody is the largest size of a body in bytes. Writers split larger ones, because an owner keeps a body in
-	// memory while it is replicated.
-	MaxBody = 1 << 20
+	// memory while it is replicated. The largest signed item fits in, with its envelope and however little it shrinks.
+	MaxBody = 1<<20 + 64<<10
 	// maxInline is the largest body, in bytes, that is sent in one message with its entry. Larger ones are
 	// fetched in chunks of this size.
 	maxInline = 48 << 10

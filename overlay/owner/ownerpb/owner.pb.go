@@ -486,7 +486,7 @@ type EntryStatement struct {
 	Prev          []byte                 `protobuf:"bytes,3,opt,name=prev,proto3" json:"prev,omitempty"`                     // hash of the preceding entry; empty: this is the first
 	TimeMs        uint64                 `protobuf:"fixed64,4,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // time of the append, in milliseconds since 1970
 	Body          []byte                 `protobuf:"bytes,5,opt,name=body,proto3" json:"body,omitempty"`                     // hash of the body
-	Size          uint32                 `protobuf:"varint,6,opt,name=size,proto3" json:"size,omitempty"`                    // size of the body in bytes, at most 1 MiB
+	Size          uint32                 `protobuf:"varint,6,opt,name=size,proto3" json:"size,omitempty"`                    // size of the body in bytes, at most 1 MiB and 64 KiB
 	Items         uint32                 `protobuf:"varint,7,opt,name=items,proto3" json:"items,omitempty"`                  // number of items in the body
 	Set           []byte                 `protobuf:"bytes,8,opt,name=set,proto3" json:"set,omitempty"`                       // hash of the set of items after this entry
 	unknownFields protoimpl.UnknownFields

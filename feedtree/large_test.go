@@ -1,0 +1,94 @@
+package feedtree_test
+
+import (
+	"encoding/base64"
+	"errors"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"tidings/difference"
+	"tidings/feedtree"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/sim"
+)
+
+// writeLarge signs an item of about a number of bytes that hardly shrink.
+func (a *testPublisher) writeLarge(s *sim.Swarm, name string, size int) *difference.Publication {
+	b := make([]byte, size*3/4)
+	dice := rand.New(rand.NewPCG(1, uint64(size)))
+	for i := range b {
+		b[i] = byte(dice.Uint32())
+	}
+	it, err := feed.ReadItem(feed.RSS, []byte(`<item><guid>`+name+`</guid><title>All of `+name+`</title><description>`+base64.StdEncoding.EncodeToString(b)+`</description></item>`), nil, 0)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	p := a.sign(s, a.seq+1, a.prev, &it)
+	a.seq, a.prev = p.Seq, p.Hash
+	return p
+}
+
+// Items of up to a mebibyte reach all readers, in order with the small ones around them.
+func TestLargeItemsReachReaders(t *testing.T) {
+	n := newPublishedFeed(t)
+	of := []*difference.Publication{
+		n.publisher.write(n.Swarm, "small"), n.publisher.writeLarge(n.Swarm, "large", difference.MaxEnvelope), n.publisher.write(n.Swarm, "between"),
+		n.publisher.writeLarge(n.Swarm, "largest", feed.MaxItem-200), n.publisher.write(n.Swarm, "last"),
+	}
+	errs, _ := pushAll(t, n.Swarm, n.publisherNode, of...)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	n.Run(10 * time.Second)
+	for _, name := range []string{"small", "large", "between", "largest", "last"} {
+		n.checkAll(t, name, "All of "+name+", publisher")
+	}
+}
+
+// If the sequencer dies while it fetches a large item, the next one fetches it again.
+func TestALargeItemSurvivesItsSequencer(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	var result error
+	told := false
+	large := n.publisher.writeLarge(n.Swarm, "large", feed.MaxItem-200)
+	n.publisherNode.Do(func() {
+		n.publisherNode.Layers().Feeds.Publish(large.Raw, func(err error) { told, result = true, err })
+	})
+	first := leader(t, n.Swarm, url)
+	n.Run(100 * time.Millisecond)
+	first.Kill(true)
+	if !n.RunUntil(func() bool { return told }, 10*time.Millisecond, 2*time.Minute) {
+		t.Fatal("no answer")
+	}
+	if result != nil { // the publisher's node sends it again
+		if err := push(n.Swarm, n.publisherNode, large); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.Run(10 * time.Second)
+	n.checkAll(t, "large", "All of large, publisher")
+}
+
+// Nobody fetches the item of a publisher whom the feed does not name.
+func TestAStrangersLargeItemIsNotFetched(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	stranger := newPublisher(t, 9)
+	stranger.seq, stranger.prev = n.publisher.seq, n.publisher.prev
+	lead := leader(t, n.Swarm, url)
+	before := lead.Stats().Received[env.Bulk].Bytes
+	if err := push(n.Swarm, n.publisherNode, stranger.writeLarge(n.Swarm, "large", feed.MaxItem-200)); !errors.Is(err, feedtree.ErrRefused) {
+		t.Errorf("the push ended with %v", err)
+	}
+	if sent := lead.Stats().Received[env.Bulk].Bytes - before; sent > feed.MaxItem/2 {
+		t.Errorf("the sequencer has received %d bytes", sent)
+	}
+	n.checkAll(t, "large", "")
+}
