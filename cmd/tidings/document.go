@@ -140,6 +140,10 @@ func (w *feedWriter) publishNew(ctx context.Context, raw []byte) (n int, skipped
 	if err := w.checkDocument(f); err != nil {
 		return 0, nil, err
 	}
+	if f.Omitted != "" && f.Omitted != w.omitted {
+		w.printMessage(fmt.Sprintf("readers do not get all of %s: %s", fileName(w.Document), f.Omitted))
+	}
+	w.omitted = f.Omitted
 	p, err := w.fetchPublisher(ctx)
 	if err == nil {
 		err = w.checkAccepted(&p)

@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -148,6 +150,19 @@ func TestPublishers(t *testing.T) {
 			t.Errorf("%s lists %+v", n.http, c)
 		}
 	}
+
+	// The largest item follows its envelope.
+	noise := make([]byte, 3*(feed.MaxItem-200)/4)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(noise)
+	large := filepath.Join(keys, "large.xml")
+	text := "<item><guid>large</guid><title>Large</title><description>" + base64.StdEncoding.EncodeToString(noise) + "</description></item>"
+	if err := os.WriteFile(large, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(key, "--item", large); err != nil {
+		t.Fatal(err)
+	}
+	all("large", "Large", "publisher", timeout)
 
 	// The key is stolen and used. No node can know that. The thief has another record.
 	for _, suffix := range []string{"", ".record", ".record.log"} {

@@ -139,6 +139,7 @@ type feedWriter struct {
 	// All items that the old key signed must be signed again.
 	resignAll       bool
 	publishedBefore int       // number of items in the document that were published before
+	omitted         string    // what readers do not get of the document
 	slowNotice      sync.Once // reports once that a push takes long
 }
 

@@ -170,6 +170,52 @@ func TestNextItemFollowsItemsInFlight(t *testing.T) {
 	})
 }
 
+// Large items take turns by their bytes. One that is larger than all that may be on its way has its turn when nothing else
+// is.
+func TestLargeItemsWaitForTheirTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const url = "http://a.example/"
+		w := new(publishQueues)
+		var granted []int // how many items the turns had
+		var open []*turn
+		sized := func(bytes int) {
+			go func() {
+				turn, err := w.begin(t.Context(), url, &draft{meaning: feed.Meaning{Content: string(make([]byte, bytes))}, answer: make(chan draftAnswer, 1)})
+				if err != nil {
+					t.Error(err)
+				}
+				if turn == nil {
+					return
+				}
+				granted, open = append(granted, len(turn.drafts)), append(open, turn)
+				var items []*difference.Publication
+				for i, d := range turn.drafts {
+					items = append(items, &difference.Publication{Seq: uint64(2 + i), Item: &feed.Item{}, Raw: make([]byte, len(d.meaning.Content))})
+				}
+				turn.sent(items)
+			}()
+			synctest.Wait()
+		}
+		sized(0)
+		sized(maxInFlightBytes / 2)
+		sized(maxInFlightBytes) // waits, and so does what comes later
+		for range 3 {
+			sized(maxInFlightBytes / 4)
+		}
+		if !slices.Equal(granted, []int{1, 1}) {
+			t.Errorf("the turns had %v items", granted)
+		}
+		for n := 0; n < len(open); n++ {
+			open[n].end()
+			synctest.Wait()
+		}
+		if !slices.Equal(granted, []int{1, 1, 1, 3}) {
+			t.Errorf("the turns had %v items", granted)
+		}
+	})
+}
+
 // Items that wait for a turn get it together, and their feed is locked once for all of them. The first item of a feed,
 // which may be refused, has its turn alone, and so has a heartbeat. A request that goes away when its turn begins does not
 // take the items of others with it.

@@ -216,6 +216,33 @@ func TestAcceptedItemsAreDropped(t *testing.T) {
 	}
 }
 
+// Large items that the network has accepted are kept in a smaller number.
+func TestLargeAcceptedItemsAreDropped(t *testing.T) {
+	a := opened(t, newKey(t))
+	const size = 900_000
+	var had Head
+	for n := range 2 * maxEarlierBytes / size {
+		small := item(t, fmt.Sprint(n))
+		raw := strings.Replace(string(small.Raw), "</item>", "<description>"+strings.Repeat("x", size)+"</description></item>", 1)
+		large, err := feed.ReadItem(feed.RSS, []byte(raw), small.Scope, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := signAndPush(a, url, had.Seq, had.Hash, &large, time.Unix(2, 0), func(envelope []byte) error {
+			p, err := difference.OpenPublication(envelope)
+			if err == nil {
+				had = Head{p.Seq, p.Hash}
+			}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(a.record.feeds[url].Earlier); n < 3 || n > maxEarlierBytes/size+1 {
+		t.Errorf("%d earlier items are kept", n)
+	}
+}
+
 // signsForever is the environment variable with the key of a process that TestKilledProcesses starts.
 const signsForever = "TIDINGS_TEST_SIGNS_FOREVER"
 
