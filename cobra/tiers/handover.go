@@ -22,7 +22,7 @@ const (
 	leaving        // what was found is still on its way to the filters
 	handing        // the other crawler's answer is awaited
 	away           // another crawler has it
-	recalled       // likewise, and it was asked for it
+	recalled       // likewise, and it was asked for it, for this crawler or for a third
 )
 
 const borrowedPrefix = "tiers/borrowed/" // then the address: of a feed that belongs to the share of another crawler
@@ -96,7 +96,9 @@ func (c *crawler) resume(f *crawled) {
 // leave begins to hand a feed to another crawler.
 func (c *crawler) leave(f *crawled, to env.PeerID) {
 	f.stage, f.to = leaving, to
-	c.near.moving = append(c.near.moving, f)
+	if !slices.Contains(c.near.moving, f) { // it may have been recalled
+		c.near.moving = append(c.near.moving, f)
+	}
 }
 
 // drained reports whether everything that was found in a feed is with the filters, durably, so that what another crawler
@@ -171,6 +173,7 @@ func (c *crawler) onHand(from int, m *tierspb.Hand) error {
 	term := m.Record.Term
 	if term > f.record.Term {
 		known := f.record.Items
+		onward := f.stage == recalled && c.near.index(f.to) != c.near.self
 		f.record, f.stage = m.Record, here
 		f.record.To, f.record.Has, f.record.From = nil, false, []byte(c.near.crawlers[from].Peer.ID)
 		for _, id := range known { // of an earlier term, or because the other's record is lost
@@ -179,6 +182,9 @@ func (c *crawler) onHand(from int, m *tierspb.Hand) error {
 			}
 		}
 		c.stats.Taken++
+		if onward {
+			c.leave(f, f.to)
+		}
 	}
 	taken := func() {
 		c.sendTo(from, &tierspb.Message{Body: &tierspb.Message_Taken{Taken: &tierspb.Taken{Url: m.Url, Term: term}}})

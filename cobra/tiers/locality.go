@@ -20,6 +20,9 @@ const (
 	// smoothing is the weight of a new measurement, as in TCP.
 	smoothing = 0.125
 
+	// unreachable stands for the latency of a host that has never answered a crawler, in milliseconds.
+	unreachable = 60_000
+
 	tableInterval = 2 * time.Minute // between two messages with all latencies
 	roundInterval = 10 * time.Minute
 	// silence is the time after which a crawler that has said nothing is not given feeds.
@@ -118,8 +121,13 @@ func (c *crawler) setHosts(urls []string) {
 	}
 }
 
-// measured notes the latency of an answer.
+// measured notes the latency of an answer. That a host does not answer counts only if it never has: one that is down is as
+// far from all.
 func (c *crawler) measured(h *host, a env.Answer) {
+	if h != nil && h.millis == 0 && a.Err != "" && a.Err != env.ErrBusy {
+		c.near.tables[c.near.self][h.hash] = unreachable // a later answer counts
+		return
+	}
 	if h == nil || a.Latency <= 0 {
 		return
 	}
@@ -163,7 +171,8 @@ func (c *crawler) tell() {
 	l := c.near
 	all := []*tierspb.Latencies{{}}
 	for _, h := range l.hosts {
-		if h.millis == 0 {
+		millis := l.tables[l.self][h.hash]
+		if millis == 0 {
 			continue
 		}
 		m := all[len(all)-1]
@@ -171,7 +180,7 @@ func (c *crawler) tell() {
 			m = &tierspb.Latencies{}
 			all = append(all, m)
 		}
-		m.Hosts, m.Millis = append(m.Hosts, h.hash), append(m.Millis, uint32(h.millis))
+		m.Hosts, m.Millis = append(m.Hosts, h.hash), append(m.Millis, millis)
 	}
 	for i, to := range l.crawlers {
 		for _, m := range all {
@@ -218,8 +227,11 @@ func (c *crawler) assign(now time.Time) {
 			latencies[hash] = millis
 		}
 		p := place{url: url, millis: millis, holder: l.self, fixed: f.stage != here && f.stage != away}
-		if i := l.index(env.PeerID(f.record.To)); f.stage != here && i >= 0 {
-			p.holder = i
+		switch to := env.PeerID(f.record.To); f.stage {
+		case leaving, recalled:
+			p.holder = l.index(f.to)
+		case handing, away:
+			p.holder = l.index(to)
 		}
 		all = append(all, p)
 	}
@@ -227,7 +239,6 @@ func (c *crawler) assign(now time.Time) {
 	c.worker.Do(func() {
 		assign(all, up)
 		all = slices.DeleteFunc(all, func(p place) bool { return p.to == p.holder })
-		slices.SortFunc(all, func(a, b place) int { return strings.Compare(a.url, b.url) })
 	}, func() {
 		l.busy, l.wanted = false, all
 		c.wake()
@@ -254,7 +265,7 @@ func (c *crawler) begin(now time.Time) {
 			continue
 		}
 		if f.stage == away {
-			f.stage, f.retryAt = recalled, time.Time{} // once it is here, the next round hands it on
+			f.stage, f.to, f.retryAt = recalled, l.crawlers[p.to].Peer.ID, time.Time{}
 			l.moving = append(l.moving, f)
 		} else if f.stage == here && proto.Size(f.record)+len(f.url) < maxBatch {
 			c.leave(f, l.crawlers[p.to].Peer.ID)
