@@ -9,7 +9,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"tidings/cobra/provision"
@@ -38,11 +37,11 @@ type CrawlResult struct {
 	Aware    Assignment `json:"aware"`    // where the crawlers have moved it: their last polls
 	Nearest  Assignment `json:"nearest"`  // at the nearest crawler, whatever its load: computed
 
-	Handed uint64 `json:"handed"` // feeds that went from one crawler to another, each time
-	Probes uint64 `json:"probes"`
-	Polls  uint64 `json:"polls"`
-	Places []Place
-	Feeds  int `json:"feeds"` // that a crawler polled at the end
+	Handed uint64  `json:"handed"` // feeds that went from one crawler to another, each time
+	Probes uint64  `json:"probes"`
+	Polls  uint64  `json:"polls"`
+	Feeds  int     `json:"feeds"` // that a crawler polled at the end
+	Places []Place `json:"-"`
 }
 
 // An Assignment says how far crawlers are from their feeds.
@@ -68,10 +67,10 @@ func newAssignment(millis []float64, counts []int) Assignment {
 	}
 }
 
-// quantile returns a quantile of sorted values; NaN if there are none.
+// quantile returns a quantile of sorted values; 0 if there are none.
 func quantile(sorted []float64, q float64) float64 {
 	if len(sorted) == 0 {
-		return math.NaN()
+		return 0
 	}
 	return sorted[int(q*float64(len(sorted)-1))]
 }
@@ -118,7 +117,7 @@ func (c CrawlConfig) Run(ctx context.Context, progress func(float64)) (r CrawlRe
 		w.urls, w.host[url] = append(w.urls, url), server
 		w.Serve(url, doc)
 	}
-	crawlers := w.start(func(string, int) tiers.Config { return tiers.Config{} }, c.Crawlers, 1, 1, w.urls)
+	crawlers := startCentre(w.Swarm, func(string, int) tiers.Config { return tiers.Config{} }, c.Crawlers, 1, 1, w.urls)[provision.Crawler]
 	for i, p := range crawlers {
 		p.FilterAnswer = func(r env.Request, a env.Answer) env.Answer {
 			if r.LastModified == "" { // no probe: the web servers give ETags only
@@ -154,11 +153,6 @@ func (c *CrawlConfig) server(feed int) int {
 	}
 	u := (float64(feed-c.Hosts) + 0.5) / float64(c.Feeds-c.Hosts)
 	return min(c.Hosts-1, int(math.Pow(float64(c.Hosts+1), u))-1)
-}
-
-// start makes a hosting centre of all nodes and returns its crawlers.
-func (w *crawl) start(config func(string, int) tiers.Config, crawlers, filters, reflectors int, urls []string) []*sim.Peer {
-	return startCentre(w.Swarm, config, crawlers, filters, reflectors, urls)[provision.Crawler]
 }
 
 // startCentre makes a hosting centre of the first nodes of a world, which has none yet.
@@ -265,5 +259,3 @@ func (w *crawl) place(p *sim.Peer, crawler int) (at Place) {
 	}
 	return at
 }
-
-var _ = strings.Contains
