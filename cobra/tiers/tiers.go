@@ -200,7 +200,7 @@ func (t *Tiers) Receive(from env.PeerID, body []byte) error {
 	now := t.clock.Now()
 	defer t.wake()
 	if t.crawler != nil {
-		if i := t.crawler.near.index(from); i >= 0 {
+		if i := t.crawler.near.index(from); i >= 0 && i != t.crawler.near.self {
 			return t.crawler.onMessage(i, &m)
 		}
 	}
