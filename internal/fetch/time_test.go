@@ -319,7 +319,9 @@ func TestHostsThatAllowMoreAreNotHeldBack(t *testing.T) {
 func TestLatencyIsTheWaitForTheFirstByte(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := web{
-			"a.example:80": wait(3, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://b.example/", http.StatusFound) }),
+			"a.example:80": wait(3, func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "http://b.example/", http.StatusFound)
+			}),
 			"b.example:80": wait(2, func(w http.ResponseWriter, _ *http.Request) {
 				_, _ = io.WriteString(w, "<rss>")
 				_ = http.NewResponseController(w).Flush()
