@@ -46,9 +46,7 @@ func TestAFeedIsHandedOnceWhateverIsLost(t *testing.T) {
 					n.Answered(h, env.Answer{Status: 304})
 				}
 				n.Run(disks[i].now)
-				for _, frame := range disks[i].sent {
-					wires[1-i] = append(wires[1-i], frame)
-				}
+				wires[1-i] = append(wires[1-i], disks[i].sent...)
 				disks[i].sent = nil
 			}
 			for i := range nodes {
