@@ -204,6 +204,8 @@ var limits = []struct {
 		{"cobra/tiers", "defaultBuffer:B defaultItems", "articles that wait for one receiver of a hosting centre, and bytes that it keeps for one sender; articles", "the sender waits, or drops and counts"},
 		{"cobra/tiers", "maxArticle:B", "content of an article between two tiers", "cut"},
 		{"cobra/tiers", "maxPolls", "polls of a crawler under way", "further feeds wait"},
+		{"cobra/tiers", "probeInterval probeAge", "time between two requests with which a crawler only measures a host; age of a measurement until the next one", "the host waits for its turn"},
+		{"cobra/tiers", "maxMoves", "feeds that a crawler is handing to others or has recalled", "further feeds stay until then"},
 		{"cobra/tiers", "maxPlaced maxQuery:B", "queries of one reflector at one filter; size of one", "not placed, and counted"},
 	}},
 	{"Disk and local interface", []limit{

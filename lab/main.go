@@ -6,6 +6,7 @@
 //	tidings-lab sim table2        the simulation of Corona's Table 2: detection time and polls
 //	tidings-lab sim deployment    Corona's deployment, with its sizes, in virtual time
 //	tidings-lab sim figures       Corona's figures
+//	tidings-lab sim cobra         Cobra's figures of hosting centres: which crawler polls what, articles through the tiers
 //	tidings-lab sim publishing    delivery of published items: without faults, under churn, loss and partitions, with droppers
 //	tidings-lab sim firehose      delivery of every new entry to every filter under churn
 //	tidings-lab sim quiet         what subscriptions through two members cost
@@ -66,6 +67,7 @@ type grammar struct {
 }
 
 type simCommand struct {
+	Cobra      cobraCommand         `cmd:"" help:"Cobra's figures of hosting centres: latency of polls, ways through the tiers, full queues."`
 	Churn      churnCommand         `cmd:"" help:"Overlay under churn: failed lookups, wrong roots, control traffic."`
 	Faults     faultsCommand        `cmd:"" help:"Random faults of all kinds: violated invariants, and time to recover."`
 	Deployment simDeploymentCommand `cmd:"" help:"Corona's deployment: 60 nodes, with growing subscriptions, at two loads."`

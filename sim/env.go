@@ -67,7 +67,11 @@ type fetch struct {
 	handle  env.Handle
 	request env.Request
 	at      int64
+	latency int64
 }
+
+// serving is what part of a fetch's random delay a web server takes, which is at a known distance: 5 to 25 ms.
+const serving = 20
 
 // Delays are uniformly distributed between these bounds.
 const (
@@ -88,7 +92,12 @@ func (d *hostEnv) Fetch(handle env.Handle, r env.Request) {
 	h := d.host
 	h.stats.Fetches++
 	delay := uniformBetween(&h.ioRNG, fetchShortest, fetchLongest)
-	item := h.lane.fetches.Put(fetch{handle, r, h.lane.now + delay/2})
+	latency := int64(0)
+	if far := h.world.config.ToOrigin; far != nil {
+		latency = int64(far(int(h.index), r.URL)) + delay/serving
+		delay = latency
+	}
+	item := h.lane.fetches.Put(fetch{handle, r, h.lane.now + delay/2, latency})
 	h.lane.schedule(h.lane.now+delay, h, eventFetched, item)
 }
 

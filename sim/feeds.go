@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"tidings/cobra"
 	"tidings/corona"
 	"tidings/difference"
 	"tidings/internal/env"
@@ -27,11 +28,12 @@ type feeds struct {
 }
 
 // Hooks are called when a reader is shown an item, when enough owners have seen items of a reader at
-// the origin, and when a node starts or stops. They often run within a node's turn, so they may only
+// the origin, when a reflector of a hosting centre keeps an article, and when a node starts or stops. They often run within a node's turn, so they may only
 // observe.
 type Hooks struct {
 	Shown            func(p *Peer, url string, id feed.ID)
 	Witnessed        func(p *Peer, url string, items []feed.ID)
+	Reflected        func(p *Peer, a *cobra.Article)
 	Started, Stopped func(p *Peer)
 }
 

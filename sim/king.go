@@ -29,6 +29,12 @@ func King(seed uint64) Topology {
 	}
 }
 
+// KingPlace returns where a host is in the plane of King, in milliseconds of round-trip time.
+func KingPlace(seed uint64, host int) (x, y float64) {
+	x, y, _ = kingCoordinates(seed, host)
+	return x, y
+}
+
 // Parameters of the model, in milliseconds of round-trip time.
 const (
 	kingMaxRTT = 800

@@ -250,6 +250,7 @@ func (l *lane) handle(e *event) {
 		f := l.fetches.Take(e.item)
 		if live {
 			a := l.world.config.Origin(instant(f.at), f.request)
+			a.Latency = time.Duration(f.latency)
 			if h.FilterAnswer != nil {
 				a = h.FilterAnswer(f.request, a)
 			}

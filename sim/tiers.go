@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"time"
 
 	"tidings/cobra"
 	"tidings/cobra/provision"
@@ -20,6 +21,8 @@ type tier struct {
 	store     env.Store
 	stalled   bool
 	waiting   []func() // what a stalled reflector has to do
+	pace      time.Duration
+	free      time.Time // when a reflector with a pace has handled what it has got
 }
 
 // MakeTiers gives the first peers the roles of a plan with every crawler linked to every filter, and filters linked to the
@@ -63,7 +66,7 @@ func (s *Swarm) MakeTiers(crawlers, filters, reflectors int, config func(role st
 
 // open opens the reflector of a new life.
 func (r *tier) open(e env.Env) {
-	r.stalled, r.waiting = false, nil
+	r.stalled, r.waiting, r.free = false, nil, time.Time{}
 	e.Store = prefixedStore{e.Store, "reflector/"}
 	r.store = e.Store
 	var err error
@@ -108,6 +111,9 @@ func (p *Peer) Stall(on bool) {
 	})
 }
 
+// Pace lets a reflector's application take a time for each article, one after the other.
+func (p *Peer) Pace(each time.Duration) { p.tier.pace = each }
+
 // Reflect keeps an article as the daemon does: it is acknowledged when a later commit is durable.
 func (a application) Reflect(article *cobra.Article, done func(ok bool)) {
 	r := a.p.tier
@@ -115,12 +121,26 @@ func (a application) Reflect(article *cobra.Article, done func(ok bool)) {
 		failed := false
 		r.reflector.Receive(article, func() { failed = true })
 		r.store.Commit([]env.Op{{Key: []byte("last"), Value: []byte(article.Title)}}, func(err error) { done(err == nil && !failed) })
+		if reflected := a.p.swarm.feeds.hooks.Reflected; reflected != nil {
+			reflected(a.p, article)
+		}
 	}
-	if r.stalled {
+	switch now, life := a.p.swarm.Now(), a.p.lives; {
+	case r.stalled:
 		r.waiting = append(r.waiting, keep)
-		return
+	case r.pace > 0:
+		if r.free.Before(now) {
+			r.free = now
+		}
+		r.free = r.free.Add(r.pace)
+		a.p.swarm.After(r.free.Sub(now), func() {
+			if a.p.Up() && a.p.lives == life {
+				a.p.Do(keep)
+			}
+		})
+	default:
+		keep()
 	}
-	keep()
 }
 
 // Shown returns the articles of each query of a reflector, the newest first.

@@ -67,31 +67,41 @@ func (b *burstScript) Next(t time.Duration) (time.Duration, bool) {
 	return all[i], true
 }
 
-// A tierWorld is a hosting centre of 1 + 3 + 3 nodes with a burst of ten times the usual rate.
+// A tierWorld is a hosting centre with three filters and three reflectors.
 type tierWorld struct {
 	*Swarm
 	made  map[string][]*Peer
+	since time.Time
 	feeds []*burstScript
 }
 
 const tierEnd = 12 * time.Minute
 
-func newTierWorld(t *testing.T, seed uint64, c Config, config func(role string, i int) tiers.Config) *tierWorld {
+// newBurstWorld returns a tierWorld with one crawler and a burst of ten times the usual rate.
+func newBurstWorld(t *testing.T, seed uint64, c Config, config func(role string, i int) tiers.Config) *tierWorld {
 	t.Helper()
-	w := &tierWorld{Swarm: feedSwarm(seed, c)}
-	w.Grow(7, 100*time.Millisecond)
+	var feeds []*burstScript
+	for i := range 4 {
+		feeds = append(feeds, &burstScript{feed: i, every: 20 * time.Second, from: 4 * time.Minute, to: 7 * time.Minute, end: tierEnd, shows: 120, paragraphs: 150})
+	}
+	return newTierWorld(t, seed, c, 1, feeds, config)
+}
+
+func newTierWorld(t *testing.T, seed uint64, c Config, crawlers int, feeds []*burstScript, config func(role string, i int) tiers.Config) *tierWorld {
+	t.Helper()
+	w := &tierWorld{Swarm: feedSwarm(seed, c), feeds: feeds}
+	w.Grow(crawlers+6, 100*time.Millisecond)
 	w.World.Run(20 * time.Second)
 	var urls []string
-	for i := range 4 {
-		b := &burstScript{feed: i, every: 20 * time.Second, from: 4 * time.Minute, to: 7 * time.Minute, end: tierEnd, shows: 120, paragraphs: 150}
+	for i, b := range feeds {
 		url := fmt.Sprintf("http://burst%d.example/", i)
 		w.Serve(url, b)
-		urls, w.feeds = append(urls, url), append(w.feeds, b)
+		urls = append(urls, url)
 	}
 	for _, p := range w.Peers() {
 		p.Kill(true)
 	}
-	w.made = w.MakeTiers(1, 3, 3, config, urls)
+	w.made = w.MakeTiers(crawlers, 3, 3, config, urls)
 	for _, role := range []string{provision.Reflector, provision.Filter} {
 		for _, p := range w.made[role] {
 			p.Start()
@@ -103,6 +113,7 @@ func newTierWorld(t *testing.T, seed uint64, c Config, config func(role string, 
 		p.Ask("interest " + burstWords[(i+1)%3])
 	}
 	w.World.Run(5 * time.Second)
+	w.since = w.Now()
 	for _, p := range w.made[provision.Crawler] {
 		p.Start()
 	}
@@ -131,7 +142,7 @@ func (w *tierWorld) missing(t *testing.T) (missing []int) {
 			}
 			expected := 0
 			for _, b := range w.feeds {
-				for n := range b.times(tierEnd) {
+				for n := range b.times(b.end) {
 					title := fmt.Sprintf("f%d-%04d", b.feed, n)
 					if slices.Contains(words[q], b.word(n)) {
 						if expected++; !titles[title] {
@@ -171,7 +182,7 @@ func (w *tierWorld) stallForAMinute(p *Peer) (waited map[string]string) {
 // are lost; every article reaches every query that it matches, once and in order, and the nodes say whom they wait for.
 func TestBlockingTiersLoseNothing(t *testing.T) {
 	seeds(t, 2, 20, func(t *testing.T, seed uint64) {
-		w := newTierWorld(t, seed, Config{NetworkFaults: NetworkFaults{Loss: 0.02}}, func(string, int) tiers.Config { return small })
+		w := newBurstWorld(t, seed, Config{NetworkFaults: NetworkFaults{Loss: 0.02}}, func(string, int) tiers.Config { return small })
 		rng := rand.New(rand.NewPCG(seed, 41))
 		w.World.Run(5 * time.Minute)
 		stalled := w.made[provision.Reflector][rng.IntN(3)]
@@ -213,7 +224,7 @@ func TestBlockingTiersLoseNothing(t *testing.T) {
 func TestDroppingTiersCountWhatTheyDrop(t *testing.T) {
 	seeds(t, 2, 20, func(t *testing.T, seed uint64) {
 		n := int(seed % 3)
-		w := newTierWorld(t, seed, Config{}, func(role string, i int) tiers.Config {
+		w := newBurstWorld(t, seed, Config{}, func(role string, i int) tiers.Config {
 			if role != provision.Crawler && i == n {
 				return tiers.Config{Drop: true, Buffer: small.Buffer}
 			}

@@ -17,6 +17,9 @@ type Config struct {
 	NetworkFaults NetworkFaults // until SetNetworkFaults
 	Origin        Origin        // nil: every request is answered 304
 	Log           slog.Handler  // of all nodes; nil: no log
+	// ToOrigin returns the round-trip time between a host and the web server of a URL. nil: it is not known, and fetches take a
+	// random time.
+	ToOrigin func(host int, url string) time.Duration
 
 	// Lanes is the number of parts into which hosts are split that run in parallel; zero: one.
 	Lanes int

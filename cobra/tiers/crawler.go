@@ -5,9 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+	"strings"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 
 	"tidings/cobra"
 	"tidings/cobra/tiers/tierspb"
@@ -44,6 +43,8 @@ type crawler struct {
 	cal   env.Calendar[*crawled]
 	polls map[env.Handle]*crawled
 	last  env.Handle
+	near  *locality
+	lists uint64 // counts the lists of feeds
 }
 
 // crawled is what a crawler knows of a feed.
@@ -54,14 +55,22 @@ type crawled struct {
 	due    time.Time  // of the next poll, or of giving up the one under way
 	poll   env.Handle // 0: no poll is under way
 	began  time.Time
-	gone   bool // not in the list any more
+	gone   bool   // not in the list any more
+	list   uint64 // number of the last list that has it
+	last   uint64 // position of the last article that was found in it
+
+	stage   stage
+	to      env.PeerID // the crawler to which it is leaving
+	retryAt time.Time  // of the next message about its move
+	settled uint64     // term of its record on disk
 }
 
-func newCrawler(b *base, e env.Env, n neighbours, out *outbox) *crawler {
-	return &crawler{
+func newCrawler(b *base, e env.Env, n neighbours, out *outbox) (*crawler, error) {
+	c := &crawler{
 		base: b, out: out, plan: n, fetcher: e.Fetcher, worker: e.Worker,
-		feeds: map[string]*crawled{}, polls: map[env.Handle]*crawled{},
+		feeds: map[string]*crawled{}, polls: map[env.Handle]*crawled{}, near: newLocality(b.cfg.Plan, n, b.clock.Now()),
 	}
+	return c, c.borrowed()
 }
 
 // SetFeeds gives a crawler its list: canonical URLs of feeds, of which it polls its own part. At other nodes it does
@@ -75,35 +84,38 @@ func (t *Tiers) SetFeeds(urls []string) error {
 }
 
 func (c *crawler) setFeeds(urls []string) error {
-	wanted := map[string]bool{}
-	now := c.clock.Now()
-	var fresh []*crawled
+	c.lists++
+	c.setHosts(urls)
 	for _, url := range urls {
-		if share(url, c.plan.of) != c.plan.index || wanted[url] {
-			continue
+		f := c.feeds[url]
+		if f == nil {
+			if c.near.home(url) != c.near.self {
+				continue
+			}
+			var err error
+			if f, err = c.read(url); err != nil {
+				return err
+			}
+			if c.feeds[url] = f; f.stage == here {
+				c.resume(f)
+			}
 		}
-		wanted[url] = true
-		if c.feeds[url] == nil {
-			f := &crawled{url: url, record: &tierspb.Crawled{}, links: c.receivers(url)}
-			c.feeds[url] = f
-			fresh = append(fresh, f)
-		}
+		f.list = c.lists
 	}
-	for _, f := range fresh {
-		value, err := c.store.Get([]byte(crawledPrefix + f.url))
-		if err != nil {
-			return err
-		}
-		if err := proto.Unmarshal(value, f.record); err != nil {
-			return err
-		}
-		c.schedule(f, later(now, time.UnixMilli(f.record.NextMs)))
-	}
+	var returned []*crawled
 	for url, f := range c.feeds {
-		if !wanted[url] { // its record stays, in case the feed comes back
+		switch {
+		case f.list == c.lists:
+		case c.near.home(url) == c.near.self: // its record stays, in case the feed comes back
 			f.gone = true
 			delete(c.feeds, url)
+		case f.stage == here:
+			returned = append(returned, f)
 		}
+	}
+	slices.SortFunc(returned, func(a, b *crawled) int { return strings.Compare(a.url, b.url) })
+	for _, f := range returned {
+		c.leave(f, c.near.crawlers[c.near.home(f.url)].Peer.ID)
 	}
 	return nil
 }
@@ -144,7 +156,7 @@ func (c *crawler) run(now time.Time) (next time.Time) {
 		if !ok {
 			return c.cal.Next()
 		}
-		if f.gone || f.due.After(now) { // it is in the calendar again
+		if f.gone || f.stage != here || f.due.After(now) { // it is in the calendar again
 			continue
 		}
 		if f.poll != 0 { // its answer never came
@@ -163,10 +175,20 @@ func (c *crawler) run(now time.Time) (next time.Time) {
 
 // Answered handles the answer to a poll, whose handle has the bit Handles. Documents are read outside the loop.
 func (t *Tiers) Answered(h env.Handle, a env.Answer) {
-	if t.crawler == nil || t.crawler.polls[h] == nil {
+	c := t.crawler
+	if c == nil {
 		return
 	}
-	c, f := t.crawler, t.crawler.polls[h]
+	if probed := c.near.probes[h]; probed != nil {
+		delete(c.near.probes, h)
+		c.measured(probed, a)
+		return
+	}
+	f := c.polls[h]
+	if f == nil {
+		return
+	}
+	c.measured(c.near.byHash[hostOf(f.url)], a)
 	sum := sha256.Sum256(a.Body)
 	if !a.HasDocument() || f.record.Fails == 0 && bytes.Equal(sum[:], f.record.Document) {
 		c.concluded(h, a, nil, nil, sum[:])
@@ -195,7 +217,7 @@ func (c *crawler) concluded(h env.Handle, a env.Answer, doc *feed.Feed, err erro
 	wait, ok := c.cfg.Rules.Next(f.url, ruled, doc, err, int(f.record.Fails))
 	next := later(f.began.Add(wait), c.clock.Now().Add(minPause))
 	f.record.NextMs = next.UnixMilli()
-	if !f.gone {
+	if !f.gone && f.stage == here {
 		c.schedule(f, next)
 	}
 	if !ok {
@@ -213,10 +235,11 @@ func (c *crawler) concluded(h env.Handle, a env.Answer, doc *feed.Feed, err erro
 	var written []*queued
 	for _, article := range f.news(doc) {
 		q, more := c.out.appendTo(f.links, article)
+		f.last = c.out.last
 		ops, written = append(ops, more...), append(written, q)
 		c.stats.Found++
 	}
-	ops = append(ops, env.Op{Key: []byte(crawledPrefix + f.url), Value: wire.Encode(f.record)})
+	ops = append(ops, env.Op{Key: c.key(f.url), Value: wire.Encode(f.record)})
 	c.store.Commit(ops, func(err error) { c.out.written(written, err) })
 }
 

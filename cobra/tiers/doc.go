@@ -29,16 +29,30 @@
 //
 // # Queries
 //
-// Subscriptions are partitioned among the filters by the hash of their canonical query, and feeds by the hash of their
-// URL (the out- and in-replicas of section 3.5). A reflector compares its queries with those that a filter has stored by
+// Subscriptions are partitioned among the filters by the hash of their canonical query, and feeds among them by the hash
+// of their URL (the out- and in-replicas of section 3.5). A reflector compares its queries with those that a filter has stored by
 // digests of 1,024 buckets: at once after a change, and twice a minute. Any difference, whatever its cause, is mended by
 // adding and removing single queries. "The reflector re-runs the matching algorithm", so a filter may pass on too much
 // but never too little: a query that it cannot index lets all articles through.
 //
+// # Crawlers
+//
+// The crawler that the hash of a feed's URL names, its home, polls the feed or lets another crawler poll it that is nearer
+// (section 3.7). Crawlers measure the latency of their polls, and of a few probes, and tell each other. Each assigns the feeds of
+// its own share so that no crawler gets more than a bound of them; shares are samples of all feeds, so that this bounds
+// and serves all feeds as well.
+//
+// A feed goes from one crawler to another by its record, with a number, its term, that grows by one each time. The sender
+// polls no more, waits until the filters have taken what it found, commits that the feed is the other's, and only then sends the
+// record until the receiver has committed it. Both remember the term for ever and take none twice. So at no time do two
+// crawlers poll a feed, whatever restarts and whichever messages are lost, late or repeated; nothing that one has found is
+// found again by the other; and the articles of a feed stay in order. Only while it is on its way, for about
+// a second, does nobody poll it. If a crawler is down, its feeds wait for it.
+//
 // # Parts
 //
 // Tiers receives messages and time. outbox is the log and the links downstream, inbox a link upstream, crawler, filter
-// and queries what the roles do. The application of a reflector (internal/daemon) matches and keeps articles.
+// and queries what the roles do; locality, assignment and handover are the crawlers' part of who polls what. The application of a reflector (internal/daemon) matches and keeps articles.
 package tiers
 
 //go:generate protoc --proto_path=tierspb --go_out=tierspb --go_opt=paths=source_relative tierspb/tiers.proto

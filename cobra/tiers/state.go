@@ -45,7 +45,11 @@ func (t *Tiers) State() State {
 	}
 	switch {
 	case t.crawler != nil:
-		s.Feeds = len(t.crawler.feeds)
+		for _, f := range t.crawler.feeds {
+			if f.stage == here || f.stage == leaving {
+				s.Feeds++
+			}
+		}
 	case t.filter != nil:
 		for _, p := range t.filter.reflectors {
 			s.Queries += len(p.entries)

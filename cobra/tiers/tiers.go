@@ -89,6 +89,9 @@ type Stats struct {
 	Garbage  uint64 // invalid messages and articles
 	Polls    uint64 // answers of origins to a crawler
 	Found    uint64 // new articles that a crawler has found
+	Probes   uint64 // requests with which a crawler only measured how far a host is
+	Handed   uint64 // feeds that a crawler has handed to another
+	Taken    uint64 // feeds that a crawler has got from another
 
 	Waiting      int    // articles that wait for receivers, once for each
 	WaitingBytes int    // of them
@@ -168,7 +171,9 @@ func New(e env.Env, self env.PeerID, c Config, app Application) (*Tiers, error) 
 		if c.Rules == nil {
 			return nil, errors.New("tiers: Rules is nil; a crawler needs them")
 		}
-		t.crawler = newCrawler(t.base, e, t.neighbours, t.out)
+		if t.crawler, err = newCrawler(t.base, e, t.neighbours, t.out); err != nil {
+			return nil, fmt.Errorf("read the feeds of other crawlers: %w", err)
+		}
 	case provision.Filter:
 		t.filter, err = newFilter(t.base, t.out)
 	case provision.Reflector:
@@ -194,6 +199,11 @@ func (t *Tiers) Receive(from env.PeerID, body []byte) error {
 	}
 	now := t.clock.Now()
 	defer t.wake()
+	if t.crawler != nil {
+		if i := t.crawler.near.index(from); i >= 0 && i != t.crawler.near.self {
+			return t.crawler.onMessage(i, &m)
+		}
+	}
 	down, up := t.out.link(from), t.inboxOf(from)
 	switch b := m.Body.(type) {
 	case *tierspb.Message_Send:
@@ -246,7 +256,7 @@ func (t *Tiers) Run(now time.Time) time.Time {
 	var next time.Time
 	switch {
 	case t.crawler != nil:
-		next = t.crawler.run(now)
+		next = env.Sooner(t.crawler.keepNear(now), t.crawler.run(now))
 	case t.filter != nil:
 		for _, i := range t.in {
 			t.filter.match(i)

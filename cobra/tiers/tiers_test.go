@@ -73,9 +73,16 @@ var threeTiers = Plan{OutFilters: 1, Nodes: []Node{
 	{Name: "reflector-1", Role: provision.Reflector, Peer: env.Peer{ID: "r"}},
 }}
 
+// fourNodes has a second crawler.
+var fourNodes = Plan{OutFilters: 1, Nodes: append([]Node{{Name: "crawler-2", Role: provision.Crawler, Peer: env.Peer{ID: "d"}, Links: []string{"filter-1-1"}}}, threeTiers.Nodes...)}
+
 func start(t testing.TB, self env.PeerID, m *memory, app Application) *Tiers {
+	return startIn(t, threeTiers, self, m, app)
+}
+
+func startIn(t testing.TB, plan Plan, self env.PeerID, m *memory, app Application) *Tiers {
 	e := env.Env{Clock: m, Network: m, Fetcher: m, Worker: m, Store: m, Rand: rand.New(rand.NewPCG(1, 2)), Log: slog.New(slog.DiscardHandler)}
-	n, err := New(e, self, Config{Plan: threeTiers, Rules: rules{}}, app)
+	n, err := New(e, self, Config{Plan: plan, Rules: rules{}}, app)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,6 +100,11 @@ func FuzzReceive(f *testing.F) {
 		{Body: &tierspb.Message_Ack{Ack: &tierspb.Ack{Log: 1, Session: 2, Number: 3, Received: 9, Done: 9, Room: 1 << 30}}},
 		{Body: &tierspb.Message_Compare{Compare: &tierspb.Compare{Digests: make([]uint64, buckets)}}},
 		{Body: &tierspb.Message_Differs{Differs: &tierspb.Differs{Buckets: []*tierspb.Bucket{{Index: 5000, Hashes: []uint64{1, 2}}}}}},
+		{Body: &tierspb.Message_Latencies{Latencies: &tierspb.Latencies{Hosts: []uint64{hostOf("http://a.example/"), 2}, Millis: []uint32{30}}}},
+		{Body: &tierspb.Message_Hand{Hand: &tierspb.Hand{Url: "http://a.example/", Record: &tierspb.Crawled{Term: 3, Items: []uint64{1}, NextMs: 1 << 62, To: []byte("f")}}}},
+		{Body: &tierspb.Message_Hand{Hand: &tierspb.Hand{Url: "http://b.example/"}}},
+		{Body: &tierspb.Message_Taken{Taken: &tierspb.Taken{Url: "http://a.example/", Term: 1}}},
+		{Body: &tierspb.Message_Recall{Recall: &tierspb.Recall{Url: "http://a.example/", Term: 9}}},
 		{Body: &tierspb.Message_Place{Place: &tierspb.Place{Add: []string{"comet", "(", "the"}, Remove: []uint64{4}}}},
 	} {
 		f.Add(wire.Encode(m))
@@ -100,9 +112,12 @@ func FuzzReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, self := range []env.PeerID{"c", "f", "r"} {
 			m := newMemory()
-			n := start(t, self, m, &keeper{})
+			n := startIn(t, fourNodes, self, m, &keeper{})
 			n.AddQuery("comet")
-			for _, from := range []env.PeerID{"c", "f", "r", "stranger"} {
+			if err := n.SetFeeds([]string{"http://a.example/", "http://b.example/"}); err != nil {
+				t.Fatal(err)
+			}
+			for _, from := range []env.PeerID{"c", "d", "f", "r", "stranger"} {
 				_ = n.Receive(from, body) // an error says that it is no message
 				for range 3 {
 					n.Run(m.now)

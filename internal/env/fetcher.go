@@ -32,6 +32,7 @@ type Answer struct {
 	ContentType  string
 	RetryAfter   time.Duration // how long the origin wants no request, whatever header says so, also with a document; 0: not given
 	MaxAge       time.Duration // how long the document stays fresh from now on; 0: not given
+	Latency      time.Duration // from the last request, once it was sent, to the first byte of the response; 0: unknown
 	Links        []string      // Link header fields
 	Body         []byte        // decoded; nil unless HasDocument
 	Cut          bool          // Body is the first part of a larger document; never of a page

@@ -36,6 +36,8 @@ const (
 // origin is private.
 type progress struct {
 	stage     atomic.Int32
+	sent      atomic.Int64 // when the request was sent, as the time since the beginning of the exchange
+	answered  atomic.Int64 // when the first byte of the response came, likewise
 	private   atomic.Bool
 	connected atomic.Pointer[netip.Addr] // nil: no connection has been made for this request
 }
@@ -60,7 +62,7 @@ func (c *Client) exchange(ctx context.Context, j *job) (*target, env.Answer) {
 		transport = c.public
 	}
 	c.requests.Add(1)
-	resp, err := transport.RoundTrip(c.newRequest(c.withTrace(ctx, progress, j), j))
+	resp, err := transport.RoundTrip(c.newRequest(c.withTrace(ctx, progress, j, start), j))
 	j.private = progress.private.Load()
 	if err != nil {
 		a := c.errorAnswer(ctx, j, progress, err)
@@ -78,6 +80,7 @@ func (c *Client) exchange(ctx context.Context, j *job) (*target, env.Answer) {
 		return &j.target, env.Answer{}
 	}
 	a := j.describe(resp, c.now())
+	a.Latency = time.Duration(max(0, progress.answered.Load()-progress.sent.Load()))
 	c.checkTag(j, &a)
 	switch {
 	case resp.StatusCode < 200, resp.StatusCode == http.StatusNotModified && !j.conditional(), a.IsPartial() && !(c.asksForPart(j) && isFeedPart(resp.Header)):
@@ -97,7 +100,7 @@ func (c *Client) exchange(ctx context.Context, j *job) (*target, env.Answer) {
 }
 
 // withTrace returns a context in which the request of a job records its progress.
-func (c *Client) withTrace(ctx context.Context, progress *progress, j *job) context.Context {
+func (c *Client) withTrace(ctx context.Context, progress *progress, j *job, start time.Time) context.Context {
 	setPrivate := func(addr string) {
 		if to, err := netip.ParseAddrPort(addr); err == nil {
 			progress.private.Store(c.config.AllowPrivate && !j.public && !c.guard.isPublic(to.Addr()))
@@ -119,6 +122,8 @@ func (c *Client) withTrace(ctx context.Context, progress *progress, j *job) cont
 			progress.set(waiting)
 			setPrivate(info.Conn.RemoteAddr().String())
 		},
+		WroteRequest:         func(httptrace.WroteRequestInfo) { progress.sent.Store(int64(time.Since(start))) },
+		GotFirstResponseByte: func() { progress.answered.Store(int64(time.Since(start))) },
 	})
 }
 

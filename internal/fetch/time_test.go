@@ -313,3 +313,26 @@ func TestHostsThatAllowMoreAreNotHeldBack(t *testing.T) {
 		}
 	})
 }
+
+// The latency of an answer is that of the last request: neither redirects nor the rest of the document count, nor the
+// time until the host may be asked again.
+func TestLatencyIsTheWaitForTheFirstByte(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := web{
+			"a.example:80": wait(3, func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "http://b.example/", http.StatusFound)
+			}),
+			"b.example:80": wait(2, func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, "<rss>")
+				_ = http.NewResponseController(w).Flush()
+				<-after(1)
+			}),
+		}.open(t, Config{})
+		defer b.close()
+		for range 2 {
+			if a := b.get(env.Request{URL: "http://a.example/"}); a.Latency != 2*time.Second || string(a.Body) != "<rss>" {
+				t.Errorf("latency %v of %q, want 2 s", a.Latency, a.Body)
+			}
+		}
+	})
+}

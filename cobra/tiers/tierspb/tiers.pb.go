@@ -34,6 +34,10 @@ type Message struct {
 	//	*Message_Compare
 	//	*Message_Differs
 	//	*Message_Place
+	//	*Message_Latencies
+	//	*Message_Hand
+	//	*Message_Taken
+	//	*Message_Recall
 	Body          isMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -121,6 +125,42 @@ func (x *Message) GetPlace() *Place {
 	return nil
 }
 
+func (x *Message) GetLatencies() *Latencies {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Latencies); ok {
+			return x.Latencies
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetHand() *Hand {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Hand); ok {
+			return x.Hand
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetTaken() *Taken {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Taken); ok {
+			return x.Taken
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetRecall() *Recall {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Recall); ok {
+			return x.Recall
+		}
+	}
+	return nil
+}
+
 type isMessage_Body interface {
 	isMessage_Body()
 }
@@ -145,6 +185,22 @@ type Message_Place struct {
 	Place *Place `protobuf:"bytes,5,opt,name=place,proto3,oneof"`
 }
 
+type Message_Latencies struct {
+	Latencies *Latencies `protobuf:"bytes,6,opt,name=latencies,proto3,oneof"`
+}
+
+type Message_Hand struct {
+	Hand *Hand `protobuf:"bytes,7,opt,name=hand,proto3,oneof"`
+}
+
+type Message_Taken struct {
+	Taken *Taken `protobuf:"bytes,8,opt,name=taken,proto3,oneof"`
+}
+
+type Message_Recall struct {
+	Recall *Recall `protobuf:"bytes,9,opt,name=recall,proto3,oneof"`
+}
+
 func (*Message_Send) isMessage_Body() {}
 
 func (*Message_Ack) isMessage_Body() {}
@@ -154,6 +210,14 @@ func (*Message_Compare) isMessage_Body() {}
 func (*Message_Differs) isMessage_Body() {}
 
 func (*Message_Place) isMessage_Body() {}
+
+func (*Message_Latencies) isMessage_Body() {}
+
+func (*Message_Hand) isMessage_Body() {}
+
+func (*Message_Taken) isMessage_Body() {}
+
+func (*Message_Recall) isMessage_Body() {}
 
 // Send carries articles downstream. Without items it only asks for an Ack.
 type Send struct {
@@ -574,6 +638,219 @@ func (x *Place) GetRemove() []uint64 {
 	return nil
 }
 
+// Latencies tells another crawler how far web servers are, as far as they fit into a frame. Without any it is a sign of
+// life.
+type Latencies struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hosts         []uint64               `protobuf:"fixed64,1,rep,packed,name=hosts,proto3" json:"hosts,omitempty"`  // hashes of their names
+	Millis        []uint32               `protobuf:"varint,2,rep,packed,name=millis,proto3" json:"millis,omitempty"` // to the first byte of an answer, smoothed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Latencies) Reset() {
+	*x = Latencies{}
+	mi := &file_tiers_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Latencies) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Latencies) ProtoMessage() {}
+
+func (x *Latencies) ProtoReflect() protoreflect.Message {
+	mi := &file_tiers_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Latencies.ProtoReflect.Descriptor instead.
+func (*Latencies) Descriptor() ([]byte, []int) {
+	return file_tiers_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Latencies) GetHosts() []uint64 {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
+}
+
+func (x *Latencies) GetMillis() []uint32 {
+	if x != nil {
+		return x.Millis
+	}
+	return nil
+}
+
+// Hand makes another crawler the one that polls a feed. record.term is one more than the sender's term was.
+type Hand struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	Record        *Crawled               `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hand) Reset() {
+	*x = Hand{}
+	mi := &file_tiers_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hand) ProtoMessage() {}
+
+func (x *Hand) ProtoReflect() protoreflect.Message {
+	mi := &file_tiers_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hand.ProtoReflect.Descriptor instead.
+func (*Hand) Descriptor() ([]byte, []int) {
+	return file_tiers_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Hand) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Hand) GetRecord() *Crawled {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+// Taken says that a crawler has a feed, or has had it, in a term.
+type Taken struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Taken) Reset() {
+	*x = Taken{}
+	mi := &file_tiers_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Taken) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Taken) ProtoMessage() {}
+
+func (x *Taken) ProtoReflect() protoreflect.Message {
+	mi := &file_tiers_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Taken.ProtoReflect.Descriptor instead.
+func (*Taken) Descriptor() ([]byte, []int) {
+	return file_tiers_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Taken) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Taken) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+// Recall asks a crawler to hand a feed back which it has in a term.
+type Recall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Recall) Reset() {
+	*x = Recall{}
+	mi := &file_tiers_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Recall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Recall) ProtoMessage() {}
+
+func (x *Recall) ProtoReflect() protoreflect.Message {
+	mi := &file_tiers_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Recall.ProtoReflect.Descriptor instead.
+func (*Recall) Descriptor() ([]byte, []int) {
+	return file_tiers_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Recall) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Recall) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
 // Queued is the record of an article that waits for some receivers.
 type Queued struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -585,7 +862,7 @@ type Queued struct {
 
 func (x *Queued) Reset() {
 	*x = Queued{}
-	mi := &file_tiers_proto_msgTypes[8]
+	mi := &file_tiers_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -597,7 +874,7 @@ func (x *Queued) String() string {
 func (*Queued) ProtoMessage() {}
 
 func (x *Queued) ProtoReflect() protoreflect.Message {
-	mi := &file_tiers_proto_msgTypes[8]
+	mi := &file_tiers_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -610,7 +887,7 @@ func (x *Queued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queued.ProtoReflect.Descriptor instead.
 func (*Queued) Descriptor() ([]byte, []int) {
-	return file_tiers_proto_rawDescGZIP(), []int{8}
+	return file_tiers_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Queued) GetTo() [][]byte {
@@ -638,7 +915,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_tiers_proto_msgTypes[9]
+	mi := &file_tiers_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -650,7 +927,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_tiers_proto_msgTypes[9]
+	mi := &file_tiers_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -663,7 +940,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_tiers_proto_rawDescGZIP(), []int{9}
+	return file_tiers_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Link) GetAcked() uint64 {
@@ -692,7 +969,7 @@ type Cursor struct {
 
 func (x *Cursor) Reset() {
 	*x = Cursor{}
-	mi := &file_tiers_proto_msgTypes[10]
+	mi := &file_tiers_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +981,7 @@ func (x *Cursor) String() string {
 func (*Cursor) ProtoMessage() {}
 
 func (x *Cursor) ProtoReflect() protoreflect.Message {
-	mi := &file_tiers_proto_msgTypes[10]
+	mi := &file_tiers_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +994,7 @@ func (x *Cursor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cursor.ProtoReflect.Descriptor instead.
 func (*Cursor) Descriptor() ([]byte, []int) {
-	return file_tiers_proto_rawDescGZIP(), []int{10}
+	return file_tiers_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Cursor) GetLog() uint64 {
@@ -751,7 +1028,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_tiers_proto_msgTypes[11]
+	mi := &file_tiers_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -763,7 +1040,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_tiers_proto_msgTypes[11]
+	mi := &file_tiers_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -776,7 +1053,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_tiers_proto_rawDescGZIP(), []int{11}
+	return file_tiers_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Log) GetLog() uint64 {
@@ -786,7 +1063,7 @@ func (x *Log) GetLog() uint64 {
 	return 0
 }
 
-// Crawled is the record of a feed that a crawler polls.
+// Crawled is the record of a feed that a crawler polls, or has polled.
 type Crawled struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Etag          string                 `protobuf:"bytes,1,opt,name=etag,proto3" json:"etag,omitempty"`
@@ -796,13 +1073,17 @@ type Crawled struct {
 	Items         []uint64               `protobuf:"fixed64,5,rep,packed,name=items,proto3" json:"items,omitempty"`         // beginnings of the ids of known items, those of the last document first
 	Fails         uint32                 `protobuf:"varint,6,opt,name=fails,proto3" json:"fails,omitempty"`                 // consecutive failed polls
 	NextMs        int64                  `protobuf:"varint,7,opt,name=next_ms,json=nextMs,proto3" json:"next_ms,omitempty"` // time of the next poll
+	Term          uint64                 `protobuf:"varint,8,opt,name=term,proto3" json:"term,omitempty"`                   // how often the feed has been handed to another crawler
+	To            []byte                 `protobuf:"bytes,9,opt,name=to,proto3" json:"to,omitempty"`                        // peer id of the crawler that it was handed to; empty: this one polls it
+	Has           bool                   `protobuf:"varint,10,opt,name=has,proto3" json:"has,omitempty"`                    // that crawler has it
+	From          []byte                 `protobuf:"bytes,11,opt,name=from,proto3" json:"from,omitempty"`                   // peer id of the crawler that has handed it to this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Crawled) Reset() {
 	*x = Crawled{}
-	mi := &file_tiers_proto_msgTypes[12]
+	mi := &file_tiers_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +1095,7 @@ func (x *Crawled) String() string {
 func (*Crawled) ProtoMessage() {}
 
 func (x *Crawled) ProtoReflect() protoreflect.Message {
-	mi := &file_tiers_proto_msgTypes[12]
+	mi := &file_tiers_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +1108,7 @@ func (x *Crawled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Crawled.ProtoReflect.Descriptor instead.
 func (*Crawled) Descriptor() ([]byte, []int) {
-	return file_tiers_proto_rawDescGZIP(), []int{12}
+	return file_tiers_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Crawled) GetEtag() string {
@@ -879,17 +1160,49 @@ func (x *Crawled) GetNextMs() int64 {
 	return 0
 }
 
+func (x *Crawled) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *Crawled) GetTo() []byte {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *Crawled) GetHas() bool {
+	if x != nil {
+		return x.Has
+	}
+	return false
+}
+
+func (x *Crawled) GetFrom() []byte {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
 var File_tiers_proto protoreflect.FileDescriptor
 
 const file_tiers_proto_rawDesc = "" +
 	"\n" +
-	"\vtiers.proto\x12\rtidings.tiers\"\xfa\x01\n" +
+	"\vtiers.proto\x12\rtidings.tiers\"\xbe\x03\n" +
 	"\aMessage\x12)\n" +
 	"\x04send\x18\x01 \x01(\v2\x13.tidings.tiers.SendH\x00R\x04send\x12&\n" +
 	"\x03ack\x18\x02 \x01(\v2\x12.tidings.tiers.AckH\x00R\x03ack\x122\n" +
 	"\acompare\x18\x03 \x01(\v2\x16.tidings.tiers.CompareH\x00R\acompare\x122\n" +
 	"\adiffers\x18\x04 \x01(\v2\x16.tidings.tiers.DiffersH\x00R\adiffers\x12,\n" +
-	"\x05place\x18\x05 \x01(\v2\x14.tidings.tiers.PlaceH\x00R\x05placeB\x06\n" +
+	"\x05place\x18\x05 \x01(\v2\x14.tidings.tiers.PlaceH\x00R\x05place\x128\n" +
+	"\tlatencies\x18\x06 \x01(\v2\x18.tidings.tiers.LatenciesH\x00R\tlatencies\x12)\n" +
+	"\x04hand\x18\a \x01(\v2\x13.tidings.tiers.HandH\x00R\x04hand\x12,\n" +
+	"\x05taken\x18\b \x01(\v2\x14.tidings.tiers.TakenH\x00R\x05taken\x12/\n" +
+	"\x06recall\x18\t \x01(\v2\x15.tidings.tiers.RecallH\x00R\x06recallB\x06\n" +
 	"\x04body\"\x8f\x01\n" +
 	"\x04Send\x12\x10\n" +
 	"\x03log\x18\x01 \x01(\x06R\x03log\x12\x14\n" +
@@ -917,7 +1230,19 @@ const file_tiers_proto_rawDesc = "" +
 	"\x06hashes\x18\x02 \x03(\x06R\x06hashes\"1\n" +
 	"\x05Place\x12\x10\n" +
 	"\x03add\x18\x01 \x03(\tR\x03add\x12\x16\n" +
-	"\x06remove\x18\x02 \x03(\x06R\x06remove\"2\n" +
+	"\x06remove\x18\x02 \x03(\x06R\x06remove\"9\n" +
+	"\tLatencies\x12\x14\n" +
+	"\x05hosts\x18\x01 \x03(\x06R\x05hosts\x12\x16\n" +
+	"\x06millis\x18\x02 \x03(\rR\x06millis\"H\n" +
+	"\x04Hand\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12.\n" +
+	"\x06record\x18\x02 \x01(\v2\x16.tidings.tiers.CrawledR\x06record\"-\n" +
+	"\x05Taken\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\".\n" +
+	"\x06Recall\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x12\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"2\n" +
 	"\x06Queued\x12\x0e\n" +
 	"\x02to\x18\x01 \x03(\fR\x02to\x12\x18\n" +
 	"\aarticle\x18\x02 \x01(\fR\aarticle\"6\n" +
@@ -929,7 +1254,7 @@ const file_tiers_proto_rawDesc = "" +
 	"\x04done\x18\x02 \x01(\x04R\x04done\x12\x18\n" +
 	"\adropped\x18\x03 \x01(\x04R\adropped\"\x17\n" +
 	"\x03Log\x12\x10\n" +
-	"\x03log\x18\x01 \x01(\x06R\x03log\"\xc8\x01\n" +
+	"\x03log\x18\x01 \x01(\x06R\x03log\"\x92\x02\n" +
 	"\aCrawled\x12\x12\n" +
 	"\x04etag\x18\x01 \x01(\tR\x04etag\x12#\n" +
 	"\rlast_modified\x18\x02 \x01(\tR\flastModified\x12#\n" +
@@ -937,7 +1262,12 @@ const file_tiers_proto_rawDesc = "" +
 	"\bdocument\x18\x04 \x01(\fR\bdocument\x12\x14\n" +
 	"\x05items\x18\x05 \x03(\x06R\x05items\x12\x14\n" +
 	"\x05fails\x18\x06 \x01(\rR\x05fails\x12\x17\n" +
-	"\anext_ms\x18\a \x01(\x03R\x06nextMsB\x1dZ\x1btidings/cobra/tiers/tierspbb\x06proto3"
+	"\anext_ms\x18\a \x01(\x03R\x06nextMs\x12\x12\n" +
+	"\x04term\x18\b \x01(\x04R\x04term\x12\x0e\n" +
+	"\x02to\x18\t \x01(\fR\x02to\x12\x10\n" +
+	"\x03has\x18\n" +
+	" \x01(\bR\x03has\x12\x12\n" +
+	"\x04from\x18\v \x01(\fR\x04fromB\x1dZ\x1btidings/cobra/tiers/tierspbb\x06proto3"
 
 var (
 	file_tiers_proto_rawDescOnce sync.Once
@@ -951,35 +1281,44 @@ func file_tiers_proto_rawDescGZIP() []byte {
 	return file_tiers_proto_rawDescData
 }
 
-var file_tiers_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_tiers_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_tiers_proto_goTypes = []any{
-	(*Message)(nil), // 0: tidings.tiers.Message
-	(*Send)(nil),    // 1: tidings.tiers.Send
-	(*Item)(nil),    // 2: tidings.tiers.Item
-	(*Ack)(nil),     // 3: tidings.tiers.Ack
-	(*Compare)(nil), // 4: tidings.tiers.Compare
-	(*Differs)(nil), // 5: tidings.tiers.Differs
-	(*Bucket)(nil),  // 6: tidings.tiers.Bucket
-	(*Place)(nil),   // 7: tidings.tiers.Place
-	(*Queued)(nil),  // 8: tidings.tiers.Queued
-	(*Link)(nil),    // 9: tidings.tiers.Link
-	(*Cursor)(nil),  // 10: tidings.tiers.Cursor
-	(*Log)(nil),     // 11: tidings.tiers.Log
-	(*Crawled)(nil), // 12: tidings.tiers.Crawled
+	(*Message)(nil),   // 0: tidings.tiers.Message
+	(*Send)(nil),      // 1: tidings.tiers.Send
+	(*Item)(nil),      // 2: tidings.tiers.Item
+	(*Ack)(nil),       // 3: tidings.tiers.Ack
+	(*Compare)(nil),   // 4: tidings.tiers.Compare
+	(*Differs)(nil),   // 5: tidings.tiers.Differs
+	(*Bucket)(nil),    // 6: tidings.tiers.Bucket
+	(*Place)(nil),     // 7: tidings.tiers.Place
+	(*Latencies)(nil), // 8: tidings.tiers.Latencies
+	(*Hand)(nil),      // 9: tidings.tiers.Hand
+	(*Taken)(nil),     // 10: tidings.tiers.Taken
+	(*Recall)(nil),    // 11: tidings.tiers.Recall
+	(*Queued)(nil),    // 12: tidings.tiers.Queued
+	(*Link)(nil),      // 13: tidings.tiers.Link
+	(*Cursor)(nil),    // 14: tidings.tiers.Cursor
+	(*Log)(nil),       // 15: tidings.tiers.Log
+	(*Crawled)(nil),   // 16: tidings.tiers.Crawled
 }
 var file_tiers_proto_depIdxs = []int32{
-	1, // 0: tidings.tiers.Message.send:type_name -> tidings.tiers.Send
-	3, // 1: tidings.tiers.Message.ack:type_name -> tidings.tiers.Ack
-	4, // 2: tidings.tiers.Message.compare:type_name -> tidings.tiers.Compare
-	5, // 3: tidings.tiers.Message.differs:type_name -> tidings.tiers.Differs
-	7, // 4: tidings.tiers.Message.place:type_name -> tidings.tiers.Place
-	2, // 5: tidings.tiers.Send.items:type_name -> tidings.tiers.Item
-	6, // 6: tidings.tiers.Differs.buckets:type_name -> tidings.tiers.Bucket
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	1,  // 0: tidings.tiers.Message.send:type_name -> tidings.tiers.Send
+	3,  // 1: tidings.tiers.Message.ack:type_name -> tidings.tiers.Ack
+	4,  // 2: tidings.tiers.Message.compare:type_name -> tidings.tiers.Compare
+	5,  // 3: tidings.tiers.Message.differs:type_name -> tidings.tiers.Differs
+	7,  // 4: tidings.tiers.Message.place:type_name -> tidings.tiers.Place
+	8,  // 5: tidings.tiers.Message.latencies:type_name -> tidings.tiers.Latencies
+	9,  // 6: tidings.tiers.Message.hand:type_name -> tidings.tiers.Hand
+	10, // 7: tidings.tiers.Message.taken:type_name -> tidings.tiers.Taken
+	11, // 8: tidings.tiers.Message.recall:type_name -> tidings.tiers.Recall
+	2,  // 9: tidings.tiers.Send.items:type_name -> tidings.tiers.Item
+	6,  // 10: tidings.tiers.Differs.buckets:type_name -> tidings.tiers.Bucket
+	16, // 11: tidings.tiers.Hand.record:type_name -> tidings.tiers.Crawled
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_tiers_proto_init() }
@@ -993,6 +1332,10 @@ func file_tiers_proto_init() {
 		(*Message_Compare)(nil),
 		(*Message_Differs)(nil),
 		(*Message_Place)(nil),
+		(*Message_Latencies)(nil),
+		(*Message_Hand)(nil),
+		(*Message_Taken)(nil),
+		(*Message_Recall)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1000,7 +1343,7 @@ func file_tiers_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tiers_proto_rawDesc), len(file_tiers_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
