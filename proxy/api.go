@@ -359,13 +359,16 @@ func (s *Server) writeJSONError(w http.ResponseWriter, err error) {
 	writeJSON(w, status, fault)
 }
 
+// writeJSON answers with one JSON object. In an answer that has lines already, it is the last one.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	var body bytes.Buffer
 	if err := json.NewEncoder(&body).Encode(v); err != nil { // encoded first, so that an error does not leave half an answer
 		status, body = http.StatusInternalServerError, bytes.Buffer{}
 		fmt.Fprintf(&body, "{\"error\":%q}\n", "answer not encoded: "+err.Error())
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
+	if w.Header().Get("Content-Type") != linesType { // otherwise the status has been sent
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+	}
 	_, _ = w.Write(body.Bytes()) // an error means that the program has disconnected
 }
