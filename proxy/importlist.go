@@ -37,9 +37,9 @@ type ImportFailure struct {
 // ImportProgress says how far an import has come. It is one line of the answer if the request asks for progress; ImportResult,
 // or ErrorResponse, is the last line.
 type ImportProgress struct {
-	State string `json:"state"` // waiting, inspecting or subscribing
-	Done  int    `json:"done"`  // addresses of the list
-	All   int    `json:"all"`   // of the state; others need nothing in it
+	State string `json:"state"` // as the states of an importRun
+	Done  int    `json:"done"`  // addresses for which the state has nothing more to do
+	All   int    `json:"all"`   // addresses for which it had something to do at first
 }
 
 const (

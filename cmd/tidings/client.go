@@ -320,11 +320,13 @@ func printRaw(w io.Writer, raw []byte) error {
 
 // printJSON prints a value as one JSON object.
 func printJSON(w io.Writer, v any) error {
-	raw, err := json.Marshal(v)
-	if err != nil {
+	var raw bytes.Buffer
+	e := json.NewEncoder(&raw)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
 		return fmt.Errorf("print JSON: %w", err)
 	}
-	return printRaw(w, raw)
+	return printRaw(w, raw.Bytes())
 }
 
 // A nodeError is the error that the node returned.

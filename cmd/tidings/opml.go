@@ -154,18 +154,19 @@ func (c *exportCommand) Run(ctx context.Context, s streams) error {
 // reportSkipped lists the pages that are missing in a list of original addresses, and the private feeds that are
 // missing.
 func (c *exportCommand) reportSkipped(ctx context.Context, stderr io.Writer) error {
-	_, answer, err := getAnswer[proxy.ListResponse](ctx, c.client, "list")
+	var pages, private []string
+	err := eachListPart(ctx, c.client, "", func(part []rawChannel) {
+		for _, channel := range part {
+			switch {
+			case channel.Private && !c.Private:
+				private = append(private, channel.URL)
+			case c.Original && channel.Kind == proxy.KindPage:
+				pages = append(pages, channel.URL)
+			}
+		}
+	})
 	if err != nil {
 		return err
-	}
-	var pages, private []string
-	for _, channel := range answer.Channels {
-		switch {
-		case channel.Private && !c.Private:
-			private = append(private, channel.URL)
-		case c.Original && channel.Kind == proxy.KindPage:
-			pages = append(pages, channel.URL)
-		}
 	}
 	if private != nil {
 		how := "--private adds the addresses at which this node serves them"
