@@ -28,6 +28,7 @@ import (
 type Run struct {
 	Feeds     int     `json:"feeds"`
 	Import    float64 `json:"import_s"`            // tidings opml import
+	ImportCPU float64 `json:"import_cpu_s"`        // processor time of the node in that time
 	Imported  int     `json:"rss_imported_bytes"`  // resident memory after the import and the rest
 	Polled    int     `json:"polled"`              // requests for feeds until the node was stopped
 	Start     float64 `json:"start_s"`             // of the second process, until it has answered with the first page of the list
@@ -113,6 +114,11 @@ func (r *Run) measure(ctx context.Context, c Config, o *origin, progress func(fl
 	if r.Import, _, err = p.command(ctx, "opml", "import", list); err != nil {
 		return err
 	}
+	used, err := nodes.CPUTime(p.cmd.Process.Pid)
+	if err != nil {
+		return err
+	}
+	r.ImportCPU = used.Seconds()
 	progress(0.4)
 	if err := wait(ctx, c.Settle); err != nil {
 		return err
