@@ -47,7 +47,7 @@ type runCommand struct {
 	KeywordItems        int      `default:"10" placeholder:"N" help:"Number of articles in the feed of a search, 1 to 200 (${default}). Each takes four bytes of memory per query."`
 	Contact             string   `placeholder:"URL" help:"Contact for owners of polled web servers: an http, https or mailto URL, which is sent in the User-Agent. Default: none."`
 	NoIcons             bool     `help:"Do not ask the web sites of your feeds for their icons, which the node's pages show."`
-	MaxSubscriptions    int      `default:"20000" placeholder:"N" help:"Number of feeds and pages that the node follows at most (${default}). A thousand take about 25 MB of memory."`
+	MaxSubscriptions    int      `default:"20000" placeholder:"N" help:"Number of feeds and pages that the node follows at most (${default}). A thousand take about 30 MB of memory."`
 	SubscribeOnRead     string   `enum:"never,second,first" default:"second" placeholder:"MODE" help:"Which read of an address without a token subscribes to it: never, second (default) or first."`
 
 	XMPP struct {

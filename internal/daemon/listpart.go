@@ -124,7 +124,8 @@ func (l *channelList) readLogs(ctx context.Context, keys []overlay.ID) error {
 	return err
 }
 
-// listed returns the subscriptions that may be in a part of the list, in no order.
+// listed returns the subscriptions that may be in a part of the list, in no order. Without a filter these are the first ones,
+// and the one after them.
 func (s *subscriptions) listed(q proxy.ListQuery) (all []listed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,8 +138,14 @@ func (s *subscriptions) listed(q proxy.ListQuery) (all []listed) {
 		return all
 	}
 	for key, r := range s.byKey {
-		if r.subscribed && q.Covers(r.url) {
+		switch {
+		case !r.subscribed || !q.Covers(r.url):
+		case q.Filter != "":
 			all = append(all, listed{url: r.url, key: key})
+		case len(all) <= q.Limit || r.url < all[q.Limit].url:
+			at, _ := slices.BinarySearchFunc(all, r.url, func(l listed, url string) int { return cmp.Compare(l.url, url) })
+			all = slices.Insert(all, at, listed{url: r.url, key: key})
+			all = all[:min(len(all), q.Limit+1)]
 		}
 	}
 	return all
