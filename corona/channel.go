@@ -33,9 +33,7 @@ type leaderState struct {
 	suspicion  suspicion
 	moved      move // to where the feed has moved
 
-	// The record that the sequencer before left. Its interval holds until a document sets another
-	// one, and its readers count until the tree has formed again.
-	inherited note
+	inherited inheritance
 
 	lastRead time.Time // when the channel last had readers
 	servedAt time.Time // when a member last had ranks of the channel, as far as this node knows
@@ -49,6 +47,14 @@ type ownFetch struct {
 	fetchedAt  time.Time  // when it was last made; zero: never, or it was not allowed
 	fetching   env.Handle // its handle; 0: none is under way
 	fetchAgain bool       // it was refused, because this node was busy
+}
+
+// An inheritance is a part of the record that the sequencer before left. Its interval holds until a document sets another one,
+// and its readers count until the tree has formed again.
+type inheritance struct {
+	interval time.Duration
+	weight   int
+	pollers  int
 }
 
 // committed is the last document of which the log holds every item, and what is about to be.

@@ -121,7 +121,7 @@ func (sq *sequencer) Lead(key overlay.ID, url string, epoch uint64, known *diffe
 
 // inherit continues from the record of the sequencer before.
 func (sq *sequencer) inherit(l *leaderState, n note, now time.Time) {
-	l.valid, l.state, l.lag, l.inherited, l.fails, l.private = n.valid, n.State, n.State.Lag, n, n.fails, n.private
+	l.valid, l.state, l.lag, l.inherited, l.fails, l.private = n.valid, n.State, n.State.Lag, inheritance{n.interval, n.weight, n.pollers}, n.fails, n.private
 	if n.private && !l.domain.privateKnown {
 		l.domain.privateKnown, l.domain.private = true, true // until a response says otherwise
 	}

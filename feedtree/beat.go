@@ -64,6 +64,11 @@ func (hb *heartbeats) open(raw []byte) (overlay.ID, *beat, error) {
 	if err != nil {
 		return overlay.ID{}, nil, err
 	}
+	return hb.parse(signed)
+}
+
+// parse reads a heartbeat whose signature is valid.
+func (hb *heartbeats) parse(signed wire.Signed) (overlay.ID, *beat, error) {
 	m := new(feedtreepb.BeatStatement)
 	if err := proto.Unmarshal(signed.Payload, m); err != nil {
 		return overlay.ID{}, nil, fmt.Errorf("%w: %w", errBeat, err)
@@ -186,8 +191,7 @@ func (hb *heartbeats) sign(c *channel) *beat {
 	if log := hb.owners.LastCommitted(c.key); log != nil {
 		m.Seq, m.Head = log.At.Seq, log.Hash[:]
 	}
-	signed := hb.signer.Sign(wire.DomainHeartbeat, wire.Encode(m))
-	_, b, err := hb.open(signed.Raw)
+	_, b, err := hb.parse(hb.signer.Sign(wire.DomainHeartbeat, wire.Encode(m)))
 	if err != nil {
 		panic(fmt.Sprintf("feedtree: own heartbeat is invalid: %v", err))
 	}

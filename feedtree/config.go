@@ -24,7 +24,7 @@ type Config struct {
 	// fetches the document once for each new item, and as often as if it polled alone.
 	AuditOneIn int
 	// MaxSubscriptions bounds the subscriptions of the node; a further one is refused. At least 1, default
-	// [DefaultMaxSubscriptions]. Subscriptions that the store has from before stay. Each takes about 25 KB of memory.
+	// [DefaultMaxSubscriptions]. Subscriptions that the store has from before stay. Each takes about 30 KB of memory.
 	MaxSubscriptions int
 }
 

@@ -221,8 +221,8 @@ func (su *subscriptions) subscription(c *channel) Subscription {
 	return s
 }
 
-// DefaultMaxSubscriptions is the default of Config.MaxSubscriptions. A subscription takes about 25 KB of memory, so these
-// take half a gigabyte.
+// DefaultMaxSubscriptions is the default of Config.MaxSubscriptions. A subscription takes about 30 KB of memory, so these
+// take 600 MB.
 const DefaultMaxSubscriptions = 20_000
 
 // ErrFull reports that a node has Config.MaxSubscriptions subscriptions.

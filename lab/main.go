@@ -22,7 +22,7 @@
 //	tidings-lab bench websub      hubs that push: delay to readers of real nodes, polls saved, an hour without the hub
 //	tidings-lab bench tree        trees and GossipSub, over real sockets
 //	tidings-lab bench match       matching of articles with up to forty million keyword subscriptions
-//	tidings-lab bench watches     a daemon with up to a million keyword subscriptions
+//	tidings-lab bench capacity    one node with up to a hundred thousand feeds, and with up to a million keyword subscriptions
 //	tidings-lab bench reflector   a million keyword feeds on a disk
 //	tidings-lab eval difference   the difference engine on real pages and feeds
 //	tidings-lab eval structure    the structure of the code: lines, the largest types, and arrows between files

@@ -34,8 +34,8 @@ type benchCommand struct {
 	Feeds      benchFeedsCommand    `cmd:"" help:"Items published in a thousand feeds at once through eight nodes: items a second of one core."`
 	Reflector  reflectorCommand     `cmd:"" help:"A million keyword feeds on a disk: memory, time, and restart."`
 	Liars      liarsCommand         `cmd:"" help:"Real nodes in processes of their own, some of which lie: what readers behind the others lack, and what they are told."`
-	Watches    watchesCommand       `cmd:"" help:"A daemon with up to a million keyword subscriptions: memory, start, list, changes."`
-	Watcher    watcherCommand       `cmd:"" hidden:"" help:"Run a node for bench watches."`
+	Capacity   capacityCommand      `cmd:"" help:"One node with up to a hundred thousand feeds, and with up to a million keyword subscriptions: memory, start, lists, changes."`
+	Watcher    watcherCommand       `cmd:"" hidden:"" help:"Run a node for bench capacity."`
 	Liar       liarCommand          `cmd:"" hidden:"" help:"Run a node for bench liars."`
 	Street     streetCommand        `cmd:"" hidden:"" help:"Serve feeds for bench deployment."`
 	House      houseCommand         `cmd:"" hidden:"" help:"Hold nodes for bench nodes."`

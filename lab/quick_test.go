@@ -13,7 +13,7 @@ import (
 // says whether one is missed. The marks need not be met, because the machine may be busy.
 func TestQuick(t *testing.T) {
 	slow := map[string]bool{ // they take more than a few seconds, so only the long tier runs them
-		"sim churn": true, "sim deployment": true, "sim table2": true, "sim trust": true, "sim aim": true, "bench liars": true, "bench deployment": true, "bench firehose": true, "bench websub": true, "bench tree": true,
+		"sim churn": true, "sim deployment": true, "sim table2": true, "sim trust": true, "sim aim": true, "bench liars": true, "bench deployment": true, "bench firehose": true, "bench websub": true, "bench tree": true, "bench capacity": true,
 	}
 	var commands []string
 	for _, c := range parser(t.Context(), stdio{io.Discard, io.Discard}).Model.Leaves(true) {

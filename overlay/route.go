@@ -295,6 +295,9 @@ func (rt *router) finish(rs *routeState) {
 		rs.done = nil
 		done(Receipt{Root: ID(rs.receipt.Root), Hops: int(rs.receipt.Hops), Try: int(rs.receipt.Try)}, true)
 		rt.endFlight(rs)
+		if rs.sentAt.IsZero() { // no other node knows the message, so nothing of it can come later
+			rt.routes.forget(rs)
+		}
 		return
 	}
 	if rs.msg.Prev != "" {

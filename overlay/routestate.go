@@ -25,17 +25,21 @@ func (r *routeStates) expire(now time.Time) {
 	for r.expired < len(r.expiries) && !r.expiries[r.expired].at.After(now) {
 		id := r.expiries[r.expired].id
 		if rs := r.byID[id]; rs != nil {
-			r.dropPayload(rs)
-			delete(r.byID, id)
-			if r.own[rs.digest] == rs {
-				delete(r.own, rs.digest)
-			}
+			r.forget(rs)
 		}
 		r.expired++
 	}
 	if r.expired > len(r.expiries)/2 {
 		r.expiries = slices.Delete(r.expiries, 0, r.expired)
 		r.expired = 0
+	}
+}
+
+func (r *routeStates) forget(rs *routeState) {
+	r.dropPayload(rs)
+	delete(r.byID, rs.id)
+	if r.own[rs.digest] == rs {
+		delete(r.own, rs.digest)
 	}
 }
 

@@ -106,6 +106,7 @@ func (s *Server) apiDocument(http.ResponseWriter, *http.Request) (any, error) {
 // ListResponse is the answer of list.
 type ListResponse struct {
 	Channels []Channel `json:"channels"`
+	Next     string    `json:"next,omitempty"` // of a part of the list: address from which it goes on; empty at its end
 }
 
 // DoctorResponse is the answer of doctor.
@@ -149,9 +150,35 @@ type ErrorResponse struct {
 	Choices []Choice `json:"choices,omitempty"` // of subscribe: the user may have meant one of these
 }
 
+// maxListPart bounds the subscriptions in one answer of list with a limit, which then has a megabyte or two.
+const maxListPart = 1000
+
+// apiList answers with all subscriptions, or with a part of them if the request has a limit.
 func (s *Server) apiList(_ http.ResponseWriter, r *http.Request) (any, error) {
-	channels, err := s.list(r)
-	return ListResponse{channels}, err
+	p := r.URL.Query()
+	if !p.Has("limit") && !p.Has("from") && !p.Has("filter") {
+		channels, err := s.list(r)
+		return ListResponse{Channels: channels}, err
+	}
+	limit, err := limitOf(p, maxListPart)
+	if err != nil {
+		return nil, err
+	}
+	part, err := s.subs.ListPart(r.Context(), ListQuery{From: p.Get("from"), Filter: p.Get("filter"), Limit: limit})
+	if err != nil {
+		return nil, err
+	}
+	return ListResponse{append([]Channel{}, s.completed(r, part.Channels)...), part.Next}, nil
+}
+
+// completed returns channels with the addresses at which to read them.
+func (s *Server) completed(r *http.Request, channels []Channel) []Channel {
+	out := make([]Channel, len(channels)) // the node's own slice must not be changed
+	for i, c := range channels {
+		s.complete(r, &c)
+		out[i] = c
+	}
+	return out
 }
 
 // list returns the node's subscriptions, sorted by title, with the addresses at which to read them.
@@ -160,15 +187,14 @@ func (s *Server) list(r *http.Request) ([]Channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Channel, len(channels)) // the node's own slice must not be changed
-	for i, c := range channels {
-		s.complete(r, &c)
-		out[i] = c
-	}
-	slices.SortStableFunc(out, func(a, b Channel) int {
-		return cmp.Or(cmp.Compare(strings.ToLower(titleOrAddress(a.Title, a.URL)), strings.ToLower(titleOrAddress(b.Title, b.URL))), cmp.Compare(a.URL, b.URL))
-	})
+	out := s.completed(r, channels)
+	slices.SortStableFunc(out, CompareTitles)
 	return out, nil
+}
+
+// CompareTitles orders channels by title, in capital or small letters, and then by address.
+func CompareTitles(a, b Channel) int {
+	return cmp.Or(cmp.Compare(strings.ToLower(titleOrAddress(a.Title, a.URL)), strings.ToLower(titleOrAddress(b.Title, b.URL))), cmp.Compare(a.URL, b.URL))
 }
 
 // complete adds the address at which to read a subscription.
@@ -359,13 +385,16 @@ func (s *Server) writeJSONError(w http.ResponseWriter, err error) {
 	writeJSON(w, status, fault)
 }
 
+// writeJSON answers with one JSON object. In an answer that has lines already, it is the last one.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	var body bytes.Buffer
 	if err := json.NewEncoder(&body).Encode(v); err != nil { // encoded first, so that an error does not leave half an answer
 		status, body = http.StatusInternalServerError, bytes.Buffer{}
 		fmt.Fprintf(&body, "{\"error\":%q}\n", "answer not encoded: "+err.Error())
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
+	if w.Header().Get("Content-Type") != linesType { // otherwise the status has been sent
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+	}
 	_, _ = w.Write(body.Bytes()) // an error means that the program has disconnected
 }

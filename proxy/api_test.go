@@ -375,6 +375,24 @@ func TestImportErrorsDoNotShowPasswords(t *testing.T) {
 	}
 }
 
+// An import that is asked for its progress answers with lines, of which the last one is the result.
+func TestImportTellsItsProgress(t *testing.T) {
+	b := newTestServer(t)
+	r := b.send(request("POST", apiPath+"opml?progress=1", strings.NewReader(`<opml version="2.0"><body><outline xmlUrl="`+atomURL+`"/></body></opml>`), "Tidings", "1"))
+	answer := body(b, r)
+	lines := strings.Split(strings.TrimSpace(answer), "\n")
+	for _, line := range lines[:len(lines)-1] {
+		var p ImportProgress
+		if err := json.Unmarshal([]byte(line), &p); err != nil || p.State == "" || p.Done > p.All {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	var result ImportResult
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &result); err != nil || r.StatusCode != 200 || r.Header.Get("Content-Type") != linesType || len(lines) < 2 || result.Subscribed != 1 || len(result.Failed) != 0 {
+		t.Errorf("%d %q: %v", r.StatusCode, answer, err)
+	}
+}
+
 func TestAddressesOfOtherNodesAreUnwrapped(t *testing.T) {
 	b := newTestServer(t)
 	token := tokenMaker("another node's secret").token(atomURL)

@@ -168,22 +168,17 @@ func (s *Server) chooseTarget(ctx context.Context, address string) (to string, c
 // existing reports whether an existing subscription was requested by a user, and why no item of it has been read
 // yet.
 func (s *Server) existing(ctx context.Context, address string) (already bool, warning, err error) {
-	channels, err := s.subs.List(ctx)
-	if err != nil {
+	found, err := s.subscriptionsTo(ctx, []string{address})
+	c, ok := found[address]
+	switch {
+	case err != nil || !ok:
 		return false, nil, err
+	case c.Items == 0 && c.Failing() && c.Error != "":
+		warning = errors.New(c.Error)
+	case c.State == StateNew: // no poll has had a result yet
+		_, warning = s.subs.Inspect(ctx, address)
 	}
-	for _, c := range channels {
-		switch {
-		case c.URL != address:
-			continue
-		case c.Items == 0 && c.Failing() && c.Error != "":
-			warning = errors.New(c.Error)
-		case c.State == StateNew: // no poll has had a result yet
-			_, warning = s.subs.Inspect(ctx, address)
-		}
-		return !c.Auto, warning, nil
-	}
-	return false, nil, nil
+	return !c.Auto, warning, nil
 }
 
 // isHopeless reports whether an inspection's error means that there is nothing to subscribe to.

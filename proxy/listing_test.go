@@ -23,6 +23,10 @@ type manyNode struct {
 
 func (m *manyNode) List(context.Context) ([]Channel, error) { return m.list, nil }
 
+func (m *manyNode) ListPart(_ context.Context, q ListQuery) (ListPart, error) {
+	return partOf(m.list, q), nil
+}
+
 func (m *manyNode) Status(context.Context) (Status, error) {
 	return Status{State: StateOK, EstimateN: 40, Subscriptions: len(m.list)}, nil
 }

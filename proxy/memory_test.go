@@ -192,6 +192,26 @@ func (m *memoryNode) List(ctx context.Context) ([]Channel, error) {
 	return list, nil
 }
 
+func (m *memoryNode) ListPart(ctx context.Context, q ListQuery) (ListPart, error) {
+	list, err := m.List(ctx)
+	return partOf(list, q), err
+}
+
+// partOf returns a part of a list that is in the order of addresses.
+func partOf(list []Channel, q ListQuery) (p ListPart) {
+	for _, c := range list {
+		switch {
+		case !q.Covers(c.URL) || !containsWords([]string{strings.ToLower(q.Filter)}, c.Title, c.URL, "", "", "", c.Tags):
+		case len(p.Channels) == q.Limit:
+			p.Next = c.URL
+			return p
+		default:
+			p.Channels = append(p.Channels, c)
+		}
+	}
+	return p
+}
+
 func (m *memoryNode) Status(ctx context.Context) (Status, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -162,7 +162,7 @@ func TestOpenAPIDescribesAllRoutes(t *testing.T) {
 func TestOpenAPIDescribesAllFields(t *testing.T) {
 	want := map[string]object{}
 	for _, v := range []any{
-		AddressRequest{}, DoctorResponse{}, Draft{}, ErrorResponse{}, ImportResult{}, ListResponse{}, OpenResponse{}, Publisher{}, PublishResult{},
+		AddressRequest{}, DoctorResponse{}, Draft{}, ErrorResponse{}, ImportProgress{}, ImportResult{}, ListResponse{}, OpenResponse{}, Publisher{}, PublishResult{},
 		Status{}, SubscribeMessage{}, Watch{}, WatchResponse{}, news.Event{}, NotifyResponse{}, DeadResponse{},
 	} {
 		addSchema(want, reflect.TypeOf(v))

@@ -111,6 +111,16 @@ func (s *Server) subscriptions(ctx context.Context) (map[string]Channel, error) 
 	return byURL, err
 }
 
+// subscriptionsTo returns the subscriptions to some addresses by address.
+func (s *Server) subscriptionsTo(ctx context.Context, addresses []string) (map[string]Channel, error) {
+	part, err := s.subs.ListPart(ctx, ListQuery{Limit: len(addresses), URLs: addresses})
+	byURL := map[string]Channel{}
+	for _, c := range part.Channels {
+		byURL[c.URL] = c
+	}
+	return byURL, err
+}
+
 // Bounds for the user's description of a subscription. Imported lists may contain anything, and the excess is
 // dropped.
 const (

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"tidings/internal/feed"
@@ -43,6 +44,8 @@ type Subscriptions interface {
 	// List returns all subscriptions. It leaves ReadURL empty, and the server fills it in. Of a private feed,
 	// ReadURL is a path of the server.
 	List(ctx context.Context) ([]Channel, error)
+	// ListPart returns a part of the same list in the order of addresses.
+	ListPart(ctx context.Context, q ListQuery) (ListPart, error)
 	Status(ctx context.Context) (Status, error)
 	Doctor(ctx context.Context) ([]Finding, error)
 	Network(ctx context.Context) (Network, error)
@@ -54,6 +57,25 @@ type Subscriptions interface {
 	PollSoon(ctx context.Context, url string) error
 	// Tree returns the node's place in the tree of a feed. It is the zero Tree if the node follows no such feed.
 	Tree(ctx context.Context, url string) (Tree, error)
+}
+
+// A ListQuery says which part of the list of subscriptions is wanted.
+type ListQuery struct {
+	From   string   // address from which on; empty: from the first
+	Filter string   // part of their addresses, titles or tags, in capital or small letters; empty: all
+	Limit  int      // how many at most
+	URLs   []string // only these; nil: all
+}
+
+// Covers reports whether an address is in the part of the list, whatever the filter says.
+func (q ListQuery) Covers(url string) bool {
+	return url >= q.From && (q.URLs == nil || slices.Contains(q.URLs, url))
+}
+
+// A ListPart is a part of the list of subscriptions. It may have fewer than were wanted, or none, although the list goes on.
+type ListPart struct {
+	Channels []Channel
+	Next     string // address from which the list goes on; empty at its end
 }
 
 // Pollers are the members that poll a channel.

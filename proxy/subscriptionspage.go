@@ -71,7 +71,7 @@ func (s *Server) subscriptionsForm(w http.ResponseWriter, r *http.Request) error
 // unsubscribeFrom ends subscriptions, and offers to undo that. One that has ended meanwhile is left out.
 func (s *Server) unsubscribeFrom(w http.ResponseWriter, r *http.Request, addresses []string, back string) error {
 	var ended []string
-	existing, err := s.subscriptions(r.Context()) // for the title
+	existing, err := s.subscriptionsTo(r.Context(), addresses) // for the title
 	if err != nil {
 		return err
 	}
@@ -109,24 +109,25 @@ func partly(text locale.Text, failed error) message {
 
 // findChannel returns the subscription to an address.
 func (s *Server) findChannel(ctx context.Context, address string) (Channel, error) {
-	channels, err := s.subs.List(ctx)
+	found, err := s.subscriptionsTo(ctx, []string{address})
 	if err != nil {
 		return Channel{}, err
 	}
-	i := slices.IndexFunc(channels, func(c Channel) bool { return c.URL == address })
-	if i < 0 {
+	c, ok := found[address]
+	if !ok {
 		return Channel{}, refuse(http.StatusNotFound, "there is no subscription to %s", oneLine(address))
 	}
-	return channels[i], nil
+	return c, nil
 }
 
 // exportSelected sends an OPML file of some subscriptions.
 func (s *Server) exportSelected(w http.ResponseWriter, r *http.Request, addresses []string) error {
-	channels, err := s.list(r)
+	part, err := s.subs.ListPart(r.Context(), ListQuery{Limit: len(addresses), URLs: addresses})
 	if err != nil {
 		return err
 	}
-	channels = slices.DeleteFunc(channels, func(c Channel) bool { return !slices.Contains(addresses, c.URL) })
+	channels := s.completed(r, part.Channels)
+	slices.SortStableFunc(channels, CompareTitles)
 	writeOPML(w, channels, true, true)
 	return nil
 }
@@ -141,7 +142,7 @@ func (s *Server) changeTag(w http.ResponseWriter, r *http.Request, addresses []s
 		s.redirectWith(w, r, back, message{Text: locale.Say("No tag is given: type one first"), Problem: true})
 		return nil
 	}
-	existing, err := s.subscriptions(r.Context())
+	existing, err := s.subscriptionsTo(r.Context(), addresses)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func (s *Server) watches(r *http.Request, list WatchList) (WatchPage, error) {
 
 // watchListOf reads which part of the list a request wants.
 func watchListOf(q url.Values, most int) (WatchList, error) {
-	list := WatchList{Filter: q.Get("filter"), Limit: most}
+	list := WatchList{Filter: q.Get("filter")}
 	if text := q.Get("from"); text != "" {
 		n, err := strconv.ParseUint(text, 10, 32)
 		if err != nil {
@@ -49,14 +49,22 @@ func watchListOf(q url.Values, most int) (WatchList, error) {
 		}
 		list.From = uint32(n)
 	}
-	if text := q.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil || n < 1 || n > most {
-			return list, refuse(http.StatusBadRequest, "limit %s: give 1 to %d", oneLine(text), most)
-		}
-		list.Limit = n
+	var err error
+	list.Limit, err = limitOf(q, most)
+	return list, err
+}
+
+// limitOf reads how many entries of a list a request wants; most, if it does not say.
+func limitOf(q url.Values, most int) (int, error) {
+	text := q.Get("limit")
+	if text == "" {
+		return most, nil
 	}
-	return list, nil
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, refuse(http.StatusBadRequest, "limit %s: give 1 to %d", oneLine(text), most)
+	}
+	return n, nil
 }
 
 func (s *Server) apiWatches(_ http.ResponseWriter, r *http.Request) (any, error) {

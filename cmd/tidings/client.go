@@ -23,8 +23,8 @@ const (
 	defaultHTTP = "127.0.0.1:8190"
 	noHTTP      = "none"
 
-	// answerTime is how long a node may take to answer. It waits for its disk, when importing a list even thousands
-	// of times. After that the command has failed, although the node may still complete the request.
+	// answerTime is how long a node may take to answer, and to go on with an answer. It waits for its disk. After that the
+	// command has failed, although the node may still complete the request.
 	answerTime = 2 * time.Minute
 	// maxAnswer is the largest answer that is read, in bytes. The largest possible answer, a list of 10,000
 	// searches, has about 8 MB.
@@ -35,6 +35,8 @@ const (
 type client struct {
 	HTTP string `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Address of the node (${default})."`
 	Data string `placeholder:"DIR" help:"Data directory of the node, which contains its token. Not needed for a node of the same user on this machine."`
+
+	onData func([]byte) // called with each part of an answer that has come, if it is not nil
 }
 
 // get sends a GET request. path includes the query.
@@ -153,8 +155,10 @@ func dialVerified(t token) func(ctx context.Context, network, address string) (n
 
 // send sends one request with a token.
 func (c client) send(ctx context.Context, method, path, mediaType string, body []byte, t token) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := time.AfterFunc(answerTime, func() { cancel(context.DeadlineExceeded) })
+	defer silent.Stop()
 	address := localAddress(c.HTTP)
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+address+"/api/v1/"+path, bytes.NewReader(body))
 	if err != nil {
@@ -172,7 +176,12 @@ func (c client) send(ctx context.Context, method, path, mediaType string, body [
 		return nil, err
 	}
 	defer answer.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	b, err := io.ReadAll(io.TeeReader(io.LimitReader(answer.Body, maxAnswer+1), writerFunc(func(part []byte) {
+		silent.Reset(answerTime)
+		if c.onData != nil {
+			c.onData(part)
+		}
+	})))
 	switch {
 	case err != nil:
 		return nil, c.noAnswerError(ctx, err)
@@ -186,6 +195,14 @@ func (c client) send(ctx context.Context, method, path, mediaType string, body [
 		fault.Error = string(bytes.TrimSpace(b))
 	}
 	return nil, errorOf(fault, answer.StatusCode)
+}
+
+// A writerFunc is called with what is written.
+type writerFunc func([]byte)
+
+func (f writerFunc) Write(b []byte) (int, error) {
+	f(b)
+	return len(b), nil
 }
 
 // exchange sends a request, and returns the answer if it comes from a node.
@@ -213,7 +230,7 @@ func (c client) noAnswerError(ctx context.Context, err error) error {
 	switch {
 	case withheld:
 		return err
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
 		return fmt.Errorf("the node at %s did not answer within %v", address, answerTime)
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
@@ -303,11 +320,13 @@ func printRaw(w io.Writer, raw []byte) error {
 
 // printJSON prints a value as one JSON object.
 func printJSON(w io.Writer, v any) error {
-	raw, err := json.Marshal(v)
-	if err != nil {
+	var raw bytes.Buffer
+	e := json.NewEncoder(&raw)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
 		return fmt.Errorf("print JSON: %w", err)
 	}
-	return printRaw(w, raw)
+	return printRaw(w, raw.Bytes())
 }
 
 // A nodeError is the error that the node returned.

@@ -76,6 +76,8 @@ func TestEachFailureHasALine(t *testing.T) {
 		{403, `{"error":"no"}`, "subscribe http://a/ http://u:p@b/", "tidings: subscribe to http://a/: no\ntidings: subscribe to b: no\n"},
 		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"e1\nf"},{"url":"u2","error":"e2"}]}`, "opml import -",
 			"tidings: import -: 2 feeds failed:\n  u1: e1 f\n  u2: e2\n"},
+		{200, `{"state":"subscribing","done":1,"all":2}` + "\n" + `{"subscribed":1,"failed":[{"url":"u1","error":"u1: e1"}]}`, "opml import -", "tidings: import -: 1 feed failed:\n  u1: e1\n"},
+		{200, `{"state":"stopped","done":1,"all":2}` + "\n" + `{"error":"the import was stopped"}`, "opml import -", "tidings: import -: the import was stopped\n"},
 		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"u1: e1"}]}`, "opml import -", "tidings: import -: 1 feed failed:\n  u1: e1\n"},
 		{200, `{"failed":[{"url":"","line":7,"error":"no quotation mark"},{"url":"u","error":"a page","choices":[{"url":"http://a/","kind":"feed"}]}]}`, "opml import -",
 			"tidings: import -: 2 feeds failed:\n  line 7: no quotation mark\n  u: a page\n  tidings subscribe http://a/\n"},
@@ -173,6 +175,7 @@ func TestStatusOfAClient(t *testing.T) {
 func TestNotesGoToStandardError(t *testing.T) {
 	for _, c := range []struct{ body, args, stdout, stderr string }{
 		{`{"channels":[]}`, "list", "", "No subscriptions yet: tidings subscribe URL\n"},
+		{`{"channels":[]}`, "list --filter sun", "", "No feeds that contain \"sun\".\n"},
 		{`{"channels":[{"url":"u","state":"ok"}]}`, "list --failing", "", "No problems in 1 feed.\n"},
 		{`{"channels":[{"url":"u","state":"ok"}]}`, "list --tag solar", "", "No feeds with the tag \"solar\".\n"},
 		{`{"watches":[]}`, "watches", "", "No searches yet: tidings watch 'QUERY'\n"},
@@ -287,6 +290,28 @@ func TestJSONIsWhatTheNodeSays(t *testing.T) {
 	code, stdout, stderr := runCommandAt(t, newFakeNode(t, 200, said), "list", "--json")
 	if code != exitDone || stderr != "" || !strings.Contains(stdout, `"later": "added in`) || !strings.Contains(stdout, "?b&c") {
 		t.Errorf("%d %q %s", code, stderr, stdout)
+	}
+}
+
+// A long list is read part by part, and is shown in the order of titles.
+func TestListIsReadInParts(t *testing.T) {
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Tidings", "1")
+		switch q := r.URL.Query(); {
+		case q.Get("filter") != "sun" || q.Get("limit") == "":
+			http.Error(w, "the filter is missing", http.StatusBadRequest)
+		case q.Get("from") == "":
+			_, _ = io.WriteString(w, `{"channels":[{"url":"http://a/","title":"z sun"}],"next":"http://b/"}`)
+		case q.Get("from") == "http://b/":
+			_, _ = io.WriteString(w, `{"channels":[],"next":"http://c/"}`)
+		default:
+			_, _ = io.WriteString(w, `{"channels":[{"url":"http://c/","title":"A sun"}]}`)
+		}
+	}))
+	t.Cleanup(node.Close)
+	code, stdout, stderr := runCommandAt(t, node.URL, "list", "--filter", "sun")
+	if a, z := strings.Index(stdout, "A sun"), strings.Index(stdout, "z sun"); code != exitDone || a < 0 || z < a {
+		t.Errorf("%d %q %q", code, stderr, stdout)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,27 +20,71 @@ type listCommand struct {
 	Verbose bool   `short:"v" help:"Show all that is known of each feed."`
 	Failing bool   `help:"Show only feeds with problems."`
 	Tag     string `placeholder:"NAME" help:"Show only feeds with this tag, or with one below it: News/Local is below News."`
+	Filter  string `placeholder:"TEXT" help:"Show only feeds whose address, title or tags contain this text, in capital or small letters."`
 	JSON    bool   `name:"json" help:"Print one JSON object."`
 }
 
+// listPart is how many subscriptions are asked for at a time.
+const listPart = 1000
+
 // Run prints the subscriptions.
 func (c *listCommand) Run(ctx context.Context, s streams) error {
-	raw, answer, err := getAnswer[proxy.ListResponse](ctx, c.client, "list")
-	if err != nil {
+	var all []rawChannel
+	if err := eachListPart(ctx, c.client, c.Filter, func(part []rawChannel) { all = append(all, part...) }); err != nil {
 		return err
+	}
+	slices.SortStableFunc(all, func(a, b rawChannel) int { return proxy.CompareTitles(a.Channel, b.Channel) })
+	var channels []proxy.Channel
+	shown := []json.RawMessage{}
+	for _, channel := range all {
+		channels = append(channels, channel.Channel)
+		if c.shows(channel.Channel) {
+			shown = append(shown, channel.raw)
+		}
 	}
 	if c.JSON {
-		if raw, err = filterRaw(raw, answer.Channels, c.shows); err != nil {
-			return err
-		}
-		return printRaw(s.out, raw)
+		return printJSON(s.out, map[string]any{"channels": shown})
 	}
-	if none := c.emptyMessage(answer.Channels); none != "" {
-		_, err = fmt.Fprintln(s.notes(), none)
+	if none := c.emptyMessage(channels); none != "" {
+		_, err := fmt.Fprintln(s.notes(), none)
 		return err
 	}
-	_, err = fmt.Fprint(s.out, c.listTable(answer.Channels, terminalOf(s.out), time.Now()))
+	_, err := fmt.Fprint(s.out, c.listTable(channels, terminalOf(s.out), time.Now()))
 	return err
+}
+
+// A rawChannel is a channel, and how the node sent it.
+type rawChannel struct {
+	proxy.Channel
+	raw json.RawMessage
+}
+
+// UnmarshalJSON reads a channel.
+func (c *rawChannel) UnmarshalJSON(b []byte) error {
+	c.raw = bytes.Clone(b)
+	return json.Unmarshal(b, &c.Channel)
+}
+
+// eachListPart calls each with the subscriptions that contain a text, part by part. A node of an earlier version sends all at
+// once.
+func eachListPart(ctx context.Context, c client, filter string, each func([]rawChannel)) error {
+	q := url.Values{"limit": {strconv.Itoa(listPart)}}
+	if filter != "" {
+		q.Set("filter", filter)
+	}
+	for {
+		_, part, err := getAnswer[struct {
+			Channels []rawChannel `json:"channels"`
+			Next     string       `json:"next"`
+		}](ctx, c, "list?"+q.Encode())
+		if err != nil {
+			return err
+		}
+		if each(part.Channels); part.Next == "" {
+			return nil
+		}
+		q.Set("from", part.Next)
+	}
 }
 
 // emptyMessage says why the list is empty, or returns "" if it is not.
@@ -54,6 +99,8 @@ func (c *listCommand) emptyMessage(channels []proxy.Channel) string {
 		}
 	}
 	switch {
+	case len(channels) == 0 && c.Filter != "":
+		return fmt.Sprintf("No feeds that contain %q.", c.Filter)
 	case len(channels) == 0:
 		return "No subscriptions yet: tidings subscribe URL"
 	case tagged == 0:
@@ -71,26 +118,6 @@ func (c *listCommand) tagged(channel proxy.Channel) bool {
 	return c.Tag == "" || slices.ContainsFunc(channel.Tags, func(tag string) bool {
 		return tag == c.Tag || strings.HasPrefix(tag, c.Tag+"/")
 	})
-}
-
-// filterRaw returns the answer of list with only the selected channels. Each channel stays as the node sent it.
-func filterRaw(raw []byte, channels []proxy.Channel, shows func(proxy.Channel) bool) ([]byte, error) {
-	var answer struct {
-		Channels []json.RawMessage `json:"channels"`
-	}
-	if err := json.Unmarshal(raw, &answer); err != nil {
-		return nil, err
-	}
-	i := 0
-	answer.Channels = slices.DeleteFunc(answer.Channels, func(json.RawMessage) bool {
-		i++
-		return !shows(channels[i-1])
-	})
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(answer)
-	return b.Bytes(), err
 }
 
 // listTable formats the subscriptions for people: one line for each, with details below it if --verbose is given.

@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 
@@ -33,9 +35,19 @@ func (c *importCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return fmt.Errorf("import: %w", err)
 	}
-	raw, err := c.post(ctx, "opml", "text/x-opml; charset=utf-8", doc)
+	shown := terminalOf(s.err)
+	c.onData = func(line []byte) { showProgress(s.err, shown, line) }
+	raw, err := c.post(ctx, "opml?progress=1", "text/x-opml; charset=utf-8", doc)
+	if shown.escapes && shown.width > 0 {
+		_, _ = io.WriteString(s.err, clearLine) // progress is not worth an error
+	}
 	if err != nil {
 		return fmt.Errorf("import %s: %w", c.File, err)
+	}
+	raw = bytes.TrimSpace(raw)
+	raw = raw[bytes.LastIndexByte(raw, '\n')+1:]
+	if fault, err := decode[proxy.ErrorResponse](c.client, raw); err == nil && fault.Error != "" {
+		return fmt.Errorf("import %s: %w", c.File, errorOf(fault, http.StatusServiceUnavailable))
 	}
 	answer, err := decode[proxy.ImportResult](c.client, raw)
 	if err != nil {
@@ -50,6 +62,18 @@ func (c *importCommand) Run(ctx context.Context, s streams) error {
 		}
 	}
 	return importError(c.File, answer.Failed)
+}
+
+// clearLine empties the line of a terminal that the cursor is in.
+const clearLine = "\r\x1b[K"
+
+// showProgress shows on a terminal how far an import has come. A part of an answer that is not a line of progress is ignored.
+func showProgress(w io.Writer, t terminal, line []byte) {
+	var p proxy.ImportProgress
+	if t.width == 0 || !t.escapes || json.Unmarshal(line, &p) != nil || p.All == 0 {
+		return
+	}
+	_, _ = fmt.Fprintf(w, "%s%s: %d of %d", clearLine, p.State, p.Done, p.All) // progress is not worth an error
 }
 
 func (c *importCommand) read(stdin io.Reader) ([]byte, error) {
@@ -130,18 +154,19 @@ func (c *exportCommand) Run(ctx context.Context, s streams) error {
 // reportSkipped lists the pages that are missing in a list of original addresses, and the private feeds that are
 // missing.
 func (c *exportCommand) reportSkipped(ctx context.Context, stderr io.Writer) error {
-	_, answer, err := getAnswer[proxy.ListResponse](ctx, c.client, "list")
+	var pages, private []string
+	err := eachListPart(ctx, c.client, "", func(part []rawChannel) {
+		for _, channel := range part {
+			switch {
+			case channel.Private && !c.Private:
+				private = append(private, channel.URL)
+			case c.Original && channel.Kind == proxy.KindPage:
+				pages = append(pages, channel.URL)
+			}
+		}
+	})
 	if err != nil {
 		return err
-	}
-	var pages, private []string
-	for _, channel := range answer.Channels {
-		switch {
-		case channel.Private && !c.Private:
-			private = append(private, channel.URL)
-		case c.Original && channel.Kind == proxy.KindPage:
-			pages = append(pages, channel.URL)
-		}
 	}
 	if private != nil {
 		how := "--private adds the addresses at which this node serves them"

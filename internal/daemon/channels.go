@@ -24,34 +24,32 @@ import (
 // come from their logs. After the timeout the list shows what is known.
 const logReadTimeout = 2 * time.Second
 
+// maxLogsRead bounds the logs that a list of all subscriptions reads. The node reads the others by and by after its start; until
+// then a feed is listed by the title that the user, or an imported list, gave it.
+const maxLogsRead = 1000
+
 // channelList lists the subscriptions with what this node knows of their polls and publishers.
 type channelList struct {
 	*nodeLoop
-	disk         *store.Disk
-	private      *privateFeeds
-	allowPrivate bool // the node may poll origins on private addresses
+	subscriptions *subscriptions
+	disk          *store.Disk
+	private       *privateFeeds
+	allowPrivate  bool // the node may poll origins on private addresses
 }
 
 // List returns all subscriptions; see proxy.Subscriptions.
 func (l *channelList) List(ctx context.Context) (channels []proxy.Channel, err error) {
-	wait, cancel := context.WithTimeout(ctx, logReadTimeout)
-	defer cancel()
-	_, err = ask(wait, l, func(answer func(struct{})) {
-		pending := 1
-		readDone := func(feedtree.Document) {
-			if pending--; pending == 0 {
-				answer(struct{}{})
-			}
-		}
+	var unread []overlay.ID
+	if err = l.do(ctx, func() {
 		for _, s := range l.node.Subscriptions() {
-			if s.Version == 0 {
-				pending++
-				l.node.NodeOf(s.Key).Feeds.Read(s.Key, readDone)
+			if s.Version == 0 && len(unread) < maxLogsRead {
+				unread = append(unread, s.Key)
 			}
 		}
-		readDone(feedtree.Document{})
-	})
-	if err == nil || wait.Err() != nil {
+	}); err == nil {
+		err = l.readLogs(ctx, unread)
+	}
+	if err == nil {
 		failing := l.disk.Stats().Failing
 		err = l.do(ctx, func() {
 			cut := cutOff(l.node)

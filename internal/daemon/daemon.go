@@ -259,7 +259,7 @@ func (d *Daemon) assemble() {
 	}
 	d.publishing = &publishing{nodeLoop: n, subscriptions: d.subscriptions, reading: d.reading, signer: c.Signer, token: d.dataDir.publishToken, log: d.log}
 	d.watches = &watches{nodeLoop: n, keywords: d.keywords, filter: c.Filter, slot: make(chan struct{}, 1)}
-	d.channelList = &channelList{n, d.disk, d.private, c.AllowPrivateOrigins}
+	d.channelList = &channelList{n, d.subscriptions, d.disk, d.private, c.AllowPrivateOrigins}
 	d.hosting = &hosting{nodeLoop: n, config: c.Hosting, keywords: d.keywords, log: d.log}
 	d.keywords.placed = d.hosting.place
 	d.assembleOutlets()

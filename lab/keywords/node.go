@@ -137,9 +137,9 @@ func (run *NodeRun) measure(ctx context.Context, c NodeConfig, words *Words, r *
 	if err != nil {
 		return 0, err
 	}
-	a := nodeAPI{ctx, "http://" + strings.TrimSpace(address) + "/api/v1/", strings.TrimSpace(string(token))}
+	a := NodeAPI{ctx, "http://" + strings.TrimSpace(address) + "/api/v1/", strings.TrimSpace(string(token))}
 	var last proxy.WatchResponse
-	if err := a.timed(&run.Start, "watches", nil, &last); err != nil {
+	if err := a.Timed(&run.Start, "watches", nil, &last); err != nil {
 		return 0, err
 	}
 	run.Start = time.Since(begin).Seconds()
@@ -172,11 +172,11 @@ func (run *NodeRun) measure(ctx context.Context, c NodeConfig, words *Words, r *
 }
 
 // list reads the list of subscriptions, page by page, and returns the last page.
-func (run *NodeRun) list(a nodeAPI) (page proxy.WatchResponse, err error) {
+func (run *NodeRun) list(a NodeAPI) (page proxy.WatchResponse, err error) {
 	begin := time.Now()
 	for path := "watches"; ; path = fmt.Sprintf("watches?from=%d", page.Next) {
 		page = proxy.WatchResponse{}
-		if err := a.timed(&run.LastPage, path, nil, &page); err != nil {
+		if err := a.Timed(&run.LastPage, path, nil, &page); err != nil {
 			return page, err
 		}
 		if run.Listed == 0 {
@@ -187,14 +187,14 @@ func (run *NodeRun) list(a nodeAPI) (page proxy.WatchResponse, err error) {
 		}
 	}
 	run.All = time.Since(begin).Seconds()
-	return page, a.timed(&run.Filtered, "watches?limit=100&filter="+url.QueryEscape(page.Watches[len(page.Watches)-1].Query), nil, &proxy.WatchResponse{})
+	return page, a.Timed(&run.Filtered, "watches?limit=100&filter="+url.QueryEscape(page.Watches[len(page.Watches)-1].Query), nil, &proxy.WatchResponse{})
 }
 
 // nodeChanges is how many subscriptions are made and ended.
 const nodeChanges = 21
 
 // change makes and ends subscriptions, and returns how many are left.
-func (run *NodeRun) change(a nodeAPI, last proxy.WatchResponse, words *Words, r *rand.Rand) (left int, err error) {
+func (run *NodeRun) change(a NodeAPI, last proxy.WatchResponse, words *Words, r *rand.Rand) (left int, err error) {
 	var watch, again, unwatch []float64
 	var addresses []string
 	for range nodeChanges {
@@ -202,7 +202,7 @@ func (run *NodeRun) change(a nodeAPI, last proxy.WatchResponse, words *Words, r 
 		for _, times := range []*[]float64{&watch, &again} {
 			var took float64
 			var made proxy.WatchResponse
-			if err := a.timed(&took, "watch", proxy.Watch{Query: text}, &made); err != nil {
+			if err := a.Timed(&took, "watch", proxy.Watch{Query: text}, &made); err != nil {
 				return 0, err
 			}
 			*times = append(*times, took)
@@ -213,7 +213,7 @@ func (run *NodeRun) change(a nodeAPI, last proxy.WatchResponse, words *Words, r 
 	}
 	for _, address := range addresses {
 		var took float64
-		if err := a.timed(&took, "unwatch", proxy.Watch{Query: address}, &proxy.WatchResponse{}); err != nil {
+		if err := a.Timed(&took, "unwatch", proxy.Watch{Query: address}, &proxy.WatchResponse{}); err != nil {
 			return 0, err
 		}
 		unwatch = append(unwatch, took)
@@ -221,18 +221,18 @@ func (run *NodeRun) change(a nodeAPI, last proxy.WatchResponse, words *Words, r 
 	run.Watch, run.Again = median(watch), median(again)
 	run.Unwatch, run.UnwatchSlow = median(unwatch), unwatch[len(unwatch)-1]
 	var answer proxy.WatchResponse
-	err = a.timed(&run.ByQuery, "unwatch", proxy.Watch{Query: last.Watches[len(last.Watches)-1].Query}, &answer)
+	err = a.Timed(&run.ByQuery, "unwatch", proxy.Watch{Query: last.Watches[len(last.Watches)-1].Query}, &answer)
 	return answer.Total, err
 }
 
-// nodeAPI calls the HTTP API of a node.
-type nodeAPI struct {
-	ctx         context.Context //nolint:containedctx // of one measurement
-	base, token string
+// NodeAPI calls the HTTP API of a node.
+type NodeAPI struct {
+	Ctx         context.Context //nolint:containedctx // of one measurement
+	Base, Token string
 }
 
-// timed makes a request and sets took to the seconds until it was answered.
-func (a nodeAPI) timed(took *float64, path string, body, answer any) error {
+// Timed makes a request and sets took to the seconds until it was answered.
+func (a NodeAPI) Timed(took *float64, path string, body, answer any) error {
 	method := http.MethodGet
 	var b []byte
 	if body != nil {
@@ -243,11 +243,11 @@ func (a nodeAPI) timed(took *float64, path string, body, answer any) error {
 		}
 	}
 	begin := time.Now()
-	req, err := http.NewRequestWithContext(a.ctx, method, a.base+path, bytes.NewReader(b))
+	req, err := http.NewRequestWithContext(a.Ctx, method, a.Base+path, bytes.NewReader(b))
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Authorization", "Bearer "+a.token)
+	req.Header.Set("Authorization", "Bearer "+a.Token)
 	req.Header.Set("Tidings", "1")
 	req.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(req)
