@@ -151,8 +151,7 @@ func TestUnpushedItemIsSentLater(t *testing.T) {
 		said feed.Meaning
 		want error
 	}{
-		{feed.Meaning{GUID: "1", Content: strings.Repeat("x", 50<<10)}, proxy.ErrTooLarge},
-		{feed.Meaning{GUID: "1", Content: strings.Repeat("x", 300<<10)}, proxy.ErrTooLarge},
+		{feed.Meaning{GUID: "1", Content: strings.Repeat("x", feed.MaxItem)}, proxy.ErrTooLarge},
 		{feed.Meaning{GUID: "1"}, proxy.ErrInvalidItem},
 	} {
 		if _, err := m.Write(t.Context(), blog(t, author.Key()), of.said); !errors.Is(err, of.want) {
