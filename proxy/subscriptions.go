@@ -234,6 +234,7 @@ type Status struct {
 type Hosting struct {
 	Name       string        `json:"name"` // in the topology
 	Role       string        `json:"role"`
+	Plan       string        `json:"plan"`        // digest of the topology
 	Feeds      int           `json:"feeds"`       // that a crawler polls
 	Queries    int           `json:"queries"`     // distinct ones at a filter or a reflector
 	Placed     bool          `json:"placed"`      // the filters of a reflector have all its queries

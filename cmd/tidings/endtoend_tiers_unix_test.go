@@ -3,7 +3,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -50,7 +49,7 @@ func startCentre(t *testing.T, whenFull string) *hostingCentre {
 	}
 	plan.Nodes = append(plan.Nodes, crawler)
 	dir := t.TempDir()
-	topology, list := filepath.Join(dir, "plan.json"), filepath.Join(dir, "feeds.txt")
+	list := filepath.Join(dir, "feeds.txt")
 	for i := range plan.Nodes {
 		n := &plan.Nodes[i]
 		flags := []string{"--allow-private-origins"}
@@ -63,28 +62,27 @@ func startCentre(t *testing.T, whenFull string) *hostingCentre {
 		n.Peer = c.nodes[n.Name].peer
 	}
 	waitForMembers(t, slices.Collect(maps.Values(c.nodes)))
-	raw, err := json.Marshal(plan)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var addresses strings.Builder
 	for i := range c.feeds {
 		fmt.Fprintf(&addresses, "%s/feed%d\n", server.URL, i)
 	}
-	for file, text := range map[string]string{topology: string(raw), list: addresses.String()} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+	if err := os.WriteFile(list, []byte(addresses.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	apply := func(code int, want string) {
+		t.Helper()
+		if got, out := applied(t, plan, dir, c.nodes, "--crawl-list", list, "--when-full", whenFull); got != code || !strings.Contains(out, want) {
+			t.Errorf("exit code %d, want %d with %q:\n%s", got, code, want, out)
 		}
 	}
+	apply(exitFailed, "7 of 7 nodes do not run as planned")
 	for _, n := range plan.Nodes {
 		p := c.nodes[n.Name]
 		p.stop()
-		p.flags = []string{"--allow-private-origins", "--role", n.Role, "--topology", topology, "--when-full", whenFull, "--keyword-items", "200"}
-		if n.Role == provision.Crawler {
-			p.flags = append(p.flags, "--crawl-list", list)
-		}
+		p.flags = []string{"--allow-private-origins", "--config", filepath.Join(dir, n.Name+".toml"), "--keyword-items", "200"}
 		c.again(p)
 	}
+	apply(exitDone, "runs as planned")
 	for i, word := range centreWords {
 		name := fmt.Sprintf("reflector-%d", i+1)
 		for _, query := range []string{word, word + " article"} {

@@ -11,6 +11,12 @@ import (
 
 // A provisionCommand is "tidings provision".
 type provisionCommand struct {
+	Plan  planCommand  `cmd:"" default:"withargs" help:"Compute the nodes (what provision does if it is given no command)."`
+	Apply applyCommand `cmd:"" help:"Write a configuration for each node of a plan, and check which nodes run as planned."`
+}
+
+// A planCommand is "tidings provision plan".
+type planCommand struct {
 	Feeds     float64 `required:"" placeholder:"N" help:"Number of feeds."`
 	Subs      float64 `required:"" placeholder:"N" help:"Number of keyword subscriptions."`
 	Memory    float64 `default:"1024" placeholder:"MB" help:"Memory of a node in megabytes (${default})."`
@@ -23,15 +29,16 @@ type provisionCommand struct {
 }
 
 // Help returns additional help.
-func (c *provisionCommand) Help() string {
+func (c *planCommand) Help() string {
 	return "Plans a hosting centre for keyword subscriptions, as Cobra does (NSDI 2007, section 3.5): how many crawlers, filters " +
 		"and reflectors it needs, and which of them send articles to which. The costs of \"paper\" were fitted to the plans in the " +
 		"paper. They are many times the costs that the paper measured, which are \"published\".\n\n" +
+		"tidings provision apply turns a plan into configurations, and compares what the nodes do with it.\n\n" +
 		examples("tidings provision --feeds 1000000 --subs 40000000")
 }
 
 // Run computes a plan. It fails if no number of nodes can carry the load.
-func (c *provisionCommand) Run(s streams) error {
+func (c *planCommand) Run(s streams) error {
 	if c.JSON && c.DOT {
 		return usagef("give either --json or --dot")
 	}

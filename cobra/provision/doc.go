@@ -33,7 +33,7 @@
 // subscriptions among reflectors, in the order of the entries and in parts of the given sizes.
 // The links of a node are the names of the nodes to which it sends its articles. A file with
 // violations has no nodes. Readers ignore unknown keys. The operator of the nodes adds the address of each as "peer" before
-// they can run (tidings run --topology).
+// they can run (tidings run --topology), and as "http" the address at which tidings provision apply asks what it does.
 //
 // The paper describes the algorithm informally and publishes no constants. [Paper] has constants
 // that reproduce its figures, and states how far they are from its measurements. Package

@@ -1,6 +1,9 @@
 package provision
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"strings"
 )
@@ -22,6 +25,8 @@ type Node struct {
 	// Peer is the address at which the other nodes reach it, a multiaddr with a peer id at its end, as tidings run prints
 	// it. Plans lack it; the operator adds it.
 	Peer string `json:"peer,omitempty"`
+	// HTTP is the host and port at which the node serves its readers and the operator's commands. Plans lack it.
+	HTTP string `json:"http,omitempty"`
 }
 
 // A Topology is a set of nodes that carries a load. If it has violations, it has no nodes.
@@ -101,6 +106,16 @@ func part(whole, n, i int) int { return whole*(i+1)/n - whole*i/n }
 
 // overlap reports whether the i-th of n equal parts and the j-th of m equal parts overlap.
 func overlap(i, n, j, m int) bool { return i*m < (j+1)*n && j*n < (i+1)*m }
+
+// Digest identifies a topology: nodes that run the same one have the same digest, however its file is formatted.
+func (t *Topology) Digest() string {
+	raw, err := json.Marshal(t)
+	if err != nil {
+		panic("provision: encode a topology: " + err.Error()) // it has only texts and numbers
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:8])
+}
 
 // DOT returns the topology in the format of Graphviz.
 func (t *Topology) DOT() string {

@@ -13,6 +13,7 @@ import (
 type Plan struct {
 	Nodes      []Node // in the order of the topology file, which numbers the nodes of a role
 	OutFilters int    // filters with different queries and the same feeds, at least 1
+	Digest     string // of the topology
 }
 
 // A Node is a node of a plan.

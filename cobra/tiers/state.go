@@ -5,6 +5,7 @@ import "time"
 // A State says what a node of a plan does.
 type State struct {
 	Name, Role string
+	Plan       string      // digest of the topology
 	Down, Up   []LinkState // links to receivers, and from senders
 	Feeds      int         // that a crawler polls
 	Queries    int         // distinct ones that a reflector has, or that a filter has for its reflectors
@@ -26,7 +27,7 @@ type LinkState struct {
 
 // State returns what the node does. Without a plan it is empty.
 func (t *Tiers) State() State {
-	s := State{Name: t.self.Name, Role: t.self.Role, Stats: t.Stats()}
+	s := State{Name: t.self.Name, Role: t.self.Role, Plan: t.cfg.Plan.Digest, Stats: t.Stats()}
 	if t.out == nil {
 		return s
 	}

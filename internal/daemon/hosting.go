@@ -58,7 +58,7 @@ func (h Hosting) tiers() (c tiers.Config, err error) {
 	if err := json.Unmarshal(raw, &t); err != nil {
 		return c, fmt.Errorf("--topology %s: %w; write it with tidings provision --json", h.Topology, err)
 	}
-	c.Drop, c.Plan.OutFilters = h.Drop, t.OutFilters
+	c.Drop, c.Plan.OutFilters, c.Plan.Digest = h.Drop, t.OutFilters, t.Digest()
 	for _, n := range t.Nodes {
 		node := tiers.Node{Name: n.Name, Role: n.Role, Links: n.Links}
 		if node.Peer, err = libp2p.ParsePeer(n.Peer); err != nil {
@@ -214,7 +214,7 @@ func hostingStatus(s tiers.State) *proxy.Hosting {
 		return nil
 	}
 	h := &proxy.Hosting{
-		Name: s.Name, Role: s.Role, Feeds: s.Feeds, Queries: s.Queries, Placed: s.Placed,
+		Name: s.Name, Role: s.Role, Plan: s.Plan, Feeds: s.Feeds, Queries: s.Queries, Placed: s.Placed,
 		WaitsFor: s.WaitsFor, WaitsSince: proxy.OptionalTime(s.Since), Articles: s.Stats.Found + s.Stats.Received,
 		Links: []proxy.HostingLink{},
 	}
