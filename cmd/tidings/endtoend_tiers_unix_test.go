@@ -3,6 +3,8 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -238,6 +240,20 @@ func TestAHostingCentreLosesNothing(t *testing.T) {
 					t.Errorf("%s lacks %d articles in its two feeds and was told of %d", name, len(missing), told)
 				}
 			}
+			var answers []string
+			for name, n := range c.nodes {
+				status, err := n.runCommand("status", "--json")
+				file := filepath.Join(t.TempDir(), name+".json")
+				if err := errors.Join(err, os.WriteFile(file, []byte(status), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+				answers = append(answers, "--measured", file)
+			}
+			var planned, said bytes.Buffer
+			if code := run(t.Context(), append([]string{"provision"}, answers...), strings.NewReader(""), &planned, &said); code != exitDone || !strings.Contains(said.String(), "6 feeds, each polled every") {
+				t.Errorf("planned anew: exit code %d\n%s%s", code, planned.String(), said.String())
+			}
+			t.Logf("planned anew from:\n%s", said.String())
 			if code, text := c.nodes["crawler-1"].ask("/metrics"); code != http.StatusOK || !strings.Contains(text, "tidings_tiers_found_total ") {
 				t.Errorf("metrics: %d", code)
 			}

@@ -56,16 +56,9 @@ const entryPoints = 3
 
 // Run writes the configurations, and prints what each node does.
 func (c *applyCommand) Run(ctx context.Context, s streams) error {
-	raw, err := os.ReadFile(c.Plan)
+	plan, raw, err := readTopology(c.Plan)
 	if err != nil {
-		return fmt.Errorf("provision apply: %w", plainFileError(err))
-	}
-	var plan provision.Topology
-	if err := json.Unmarshal(raw, &plan); err != nil {
-		return fmt.Errorf("provision apply: %s is not a topology file (%w); write one with tidings provision --json", c.Plan, err)
-	}
-	if len(plan.Nodes) == 0 {
-		return fmt.Errorf("provision apply: %s has no nodes; write another one with tidings provision --json", c.Plan)
+		return fmt.Errorf("provision apply: %w", err)
 	}
 	ids := map[string]string{}
 	for _, n := range plan.Nodes {
@@ -101,6 +94,20 @@ func (c *applyCommand) Run(ctx context.Context, s streams) error {
 			different, proxy.Plural(len(plan.Nodes), "node does", "nodes do"), c.Dir)
 	}
 	return nil
+}
+
+// readTopology reads a topology file. It also returns the bytes of the file.
+func readTopology(file string) (plan provision.Topology, raw []byte, err error) {
+	if raw, err = os.ReadFile(file); err != nil {
+		return plan, nil, plainFileError(err)
+	}
+	if err := json.Unmarshal(raw, &plan); err != nil {
+		return plan, nil, fmt.Errorf("%s is not a topology file (%w); write one with tidings provision --json", file, err)
+	}
+	if len(plan.Nodes) == 0 {
+		return plan, nil, fmt.Errorf("%s has no nodes; write another one with tidings provision --json", file)
+	}
+	return plan, raw, nil
 }
 
 // write writes the files that differ from those in the directory.

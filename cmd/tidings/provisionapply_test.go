@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,6 +64,16 @@ func TestProvisionApply(t *testing.T) {
 	listen, _, _ := strings.Cut(n.peer, "/p2p/")
 	n.start(n.cmd.Path, n.http, listen)
 	is(exitDone, "runs as planned", filter)
+	status, err := n.runCommand("status", "--json")
+	saved := filepath.Join(dir, "status")
+	if err := errors.Join(err, os.WriteFile(saved, []byte(status), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var out, said bytes.Buffer
+	args := []string{"provision", "--measured", saved, "--feeds", "1000", "--subs", "2000", "--addresses", filepath.Join(dir, "topology.json"), "--json"}
+	if code := run(t.Context(), args, strings.NewReader(""), &out, &said); code != exitDone || strings.Count(out.String(), n.peer) != 1 || !strings.HasPrefix(said.String(), "1000 feeds, ") {
+		t.Errorf("planned anew: exit code %d, want the filter's address once:\n%s%s", code, out.String(), said.String())
+	}
 	is(exitFailed, "not reached", crawler, filter)
 	is(exitFailed, "runs another plan, as filter-1-1", crawler, filter)
 	filter.Role = provision.Reflector

@@ -18,7 +18,7 @@
 //	1  filter out     articles to its reflectors        in: one more in-replica
 //	2  filter         processor, memory                 out: one more out-replica
 //	2  reflector      polls, processor, memory          out: one more reflector
-//	-  reflector in   all articles                      none: the plan fails
+//	-  reflector in   articles that match               none: the plan fails
 //
 // # Topology files
 //
@@ -37,5 +37,5 @@
 //
 // The paper describes the algorithm informally and publishes no constants. [Paper] has constants
 // that reproduce its figures, and states how far they are from its measurements. Package
-// cobra/tiers runs what this package plans.
+// cobra/tiers runs what this package plans, and [Model.Fitted] replaces the costs by what its nodes measure.
 package provision

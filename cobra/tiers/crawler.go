@@ -188,6 +188,10 @@ func (c *crawler) concluded(h env.Handle, a env.Answer, doc *feed.Feed, err erro
 	f.poll = 0
 	defer c.wake()
 	c.stats.Polls++
+	if a.HasDocument() {
+		c.stats.Documents++
+		c.stats.DocumentBytes += uint64(len(a.Body))
+	}
 	ruled := a
 	if a.HasDocument() && doc == nil && err == nil { // it is the last one, byte for byte
 		ruled.Status, ruled.Body = 304, nil
@@ -215,6 +219,7 @@ func (c *crawler) concluded(h env.Handle, a env.Answer, doc *feed.Feed, err erro
 		q, more := c.out.appendTo(f.links, article)
 		ops, written = append(ops, more...), append(written, q)
 		c.stats.Found++
+		c.stats.Bytes += uint64(len(article))
 	}
 	ops = append(ops, env.Op{Key: []byte(crawledPrefix + f.url), Value: wire.Encode(f.record)})
 	c.store.Commit(ops, func(err error) { c.out.written(written, err) })

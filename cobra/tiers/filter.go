@@ -173,7 +173,7 @@ func (f *filter) match(i *inbox) {
 	}
 	var ops []env.Op
 	var written []*queued
-	bytes, last, life := 0, uint64(0), i.life
+	bytes, last, life, began := 0, uint64(0), i.life, f.clock.Now()
 	for n := 0; len(i.buffer) > 0 && n < matchBatch; n++ {
 		if n > 0 && !f.cfg.Drop && f.out.firstFull(f.out.links) != nil {
 			break
@@ -188,6 +188,7 @@ func (f *filter) match(i *inbox) {
 		ops, written = append(ops, more...), append(written, q)
 		f.stats.Passed++
 	}
+	f.stats.MatchMicros += uint64(f.clock.Now().Sub(began).Microseconds())
 	f.busy[i] = true
 	f.store.Commit(append(ops, i.cursor(last)), func(err error) {
 		delete(f.busy, i)

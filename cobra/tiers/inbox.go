@@ -73,6 +73,7 @@ func (i *inbox) onSend(m *tierspb.Send, now time.Time) {
 			i.bytes += len(item.Article)
 			i.received = item.Position
 			i.stats.Received++
+			i.stats.Bytes += uint64(len(item.Article))
 		}
 		previous = item.Position
 	}

@@ -158,6 +158,7 @@ func (o *outbox) appendTo(links []*outLink, article []byte) (q *queued, ops []en
 		}
 		l.add(q)
 		m.To = append(m.To, []byte(l.to.Peer.ID))
+		o.stats.Sent++
 	}
 	if q.waiting == 0 {
 		return q, ops

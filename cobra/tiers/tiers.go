@@ -90,6 +90,12 @@ type Stats struct {
 	Polls    uint64 // answers of origins to a crawler
 	Found    uint64 // new articles that a crawler has found
 
+	Bytes         uint64 // of the articles that were found or received
+	Sent          uint64 // articles queued for receivers, once for each
+	Documents     uint64 // documents that origins have answered with
+	DocumentBytes uint64 // of them
+	MatchMicros   uint64 // microseconds that a filter has spent on matching
+
 	Waiting      int    // articles that wait for receivers, once for each
 	WaitingBytes int    // of them
 	Full         int    // receivers with a full queue

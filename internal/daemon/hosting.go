@@ -79,7 +79,8 @@ type hosting struct {
 	keywords *keywords
 	log      *slog.Logger
 	// numbers below next were placed by begin.
-	next cobra.SubscriptionID
+	next  cobra.SubscriptionID
+	rates hostingRates
 }
 
 // begin checks the role, and places the searches that the store has. It runs before the loop does.
