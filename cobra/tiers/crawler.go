@@ -36,7 +36,6 @@ const (
 type crawler struct {
 	*base
 	out     *outbox
-	plan    neighbours
 	fetcher env.Fetcher
 	worker  env.Worker
 
@@ -57,9 +56,9 @@ type crawled struct {
 	gone   bool // not in the list any more
 }
 
-func newCrawler(b *base, e env.Env, n neighbours, out *outbox) *crawler {
+func newCrawler(b *base, e env.Env, out *outbox) *crawler {
 	return &crawler{
-		base: b, out: out, plan: n, fetcher: e.Fetcher, worker: e.Worker,
+		base: b, out: out, fetcher: e.Fetcher, worker: e.Worker,
 		feeds: map[string]*crawled{}, polls: map[env.Handle]*crawled{},
 	}
 }
@@ -79,12 +78,12 @@ func (c *crawler) setFeeds(urls []string) error {
 	now := c.clock.Now()
 	var fresh []*crawled
 	for _, url := range urls {
-		if share(url, c.plan.of) != c.plan.index || wanted[url] {
+		if !c.owns(url) || wanted[url] {
 			continue
 		}
 		wanted[url] = true
 		if c.feeds[url] == nil {
-			f := &crawled{url: url, record: &tierspb.Crawled{}, links: c.receivers(url)}
+			f := &crawled{url: url, record: &tierspb.Crawled{}, links: c.plans.linksTo(c.out, url)}
 			c.feeds[url] = f
 			fresh = append(fresh, f)
 		}
@@ -120,23 +119,25 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// receivers returns the filters that get the articles of a feed: all out-replicas of one in-replica.
-func (c *crawler) receivers(url string) (links []*outLink) {
-	if len(c.plan.ins) == 0 {
-		return nil
-	}
-	in := c.plan.ins[share("in "+url, len(c.plan.ins))]
-	for _, l := range c.out.links {
-		if l.to.in == in {
-			links = append(links, l)
+// owns reports whether a feed is in this crawler's part of the list.
+func (c *crawler) owns(url string) bool {
+	n := &c.plans.current
+	return n.of > 0 && share(url, n.of) == n.index
+}
+
+// replan makes the feeds those of a new plan. The list adds others.
+func (c *crawler) replan() {
+	for url, f := range c.feeds {
+		if f.links = c.plans.linksTo(c.out, url); !c.owns(url) {
+			f.gone = true
+			delete(c.feeds, url)
 		}
 	}
-	return links
 }
 
 // run begins the polls that are due, unless a queue is full.
 func (c *crawler) run(now time.Time) (next time.Time) {
-	if !c.cfg.Drop && c.out.firstFull(c.out.links) != nil {
+	if c.out.waiting() != nil {
 		return time.Time{} // the acknowledgement that makes room wakes the node
 	}
 	for len(c.polls) < maxPolls {

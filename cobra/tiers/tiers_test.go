@@ -67,7 +67,7 @@ func (k *keeper) Reflect(a *cobra.Article, done func(bool)) {
 }
 
 // threeTiers is a plan of one node for each role.
-var threeTiers = Plan{OutFilters: 1, Nodes: []Node{
+var threeTiers = Plan{Digest: "three", OutFilters: 1, Nodes: []Node{
 	{Name: "crawler-1", Role: provision.Crawler, Peer: env.Peer{ID: "c"}, Links: []string{"filter-1-1"}},
 	{Name: "filter-1-1", Role: provision.Filter, Peer: env.Peer{ID: "f"}, Links: []string{"reflector-1"}},
 	{Name: "reflector-1", Role: provision.Reflector, Peer: env.Peer{ID: "r"}},
@@ -209,7 +209,7 @@ func TestADocumentThatStaysIsReadOnce(t *testing.T) {
 	n = start(t, "c", m, nil)
 	poll(n, "b", "a")
 	poll(n, "c", "b", "a")
-	if s := n.State(); n.out.last != 3 || s.Down[0].Items != 3 {
-		t.Errorf("%d articles, of which %d wait, want 3", n.out.last, s.Down[0].Items)
+	if s := n.State(); n.out.last != 4 || s.Down[0].Items != 3 { // the plan has the first position
+		t.Errorf("%d positions, %d articles wait, want 3", n.out.last, s.Down[0].Items)
 	}
 }
