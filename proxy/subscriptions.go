@@ -238,6 +238,8 @@ type Hosting struct {
 	Feeds      int           `json:"feeds"`       // that a crawler polls
 	Queries    int           `json:"queries"`     // distinct ones at a filter or a reflector
 	Placed     bool          `json:"placed"`      // the filters of a reflector have all its queries
+	Settled    bool          `json:"settled"`     // no article of an earlier topology is under way
+	Retired    bool          `json:"retired"`     // the node is not in the topology any more
 	WaitsFor   string        `json:"waits_for"`   // name of the node that this node waits for; "": none
 	WaitsSince *time.Time    `json:"waits_since"` // nil: it does not wait
 	Articles   uint64        `json:"articles"`    // found by a crawler, or received, since the start

@@ -30,6 +30,8 @@ type hostingCentre struct {
 	feeds    int
 	articles atomic.Int64
 	watches  map[string][]string // addresses of keyword feeds by the name of their reflector
+	plan     provision.Topology
+	apply    func(code int, want string) error // gives the nodes the plan, and compares the result with what is wanted
 }
 
 // centreWords are the queries of the three reflectors; each article has one of them.
@@ -71,20 +73,27 @@ func startCentre(t *testing.T, whenFull string) *hostingCentre {
 	if err := os.WriteFile(list, []byte(addresses.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	apply := func(code int, want string) {
-		t.Helper()
-		if got, out := applied(t, plan, dir, c.nodes, "--crawl-list", list, "--when-full", whenFull); got != code || !strings.Contains(out, want) {
-			t.Errorf("exit code %d, want %d with %q:\n%s", got, code, want, out)
+	c.plan = plan
+	c.apply = func(code int, want string) error {
+		running := maps.Clone(c.nodes)
+		maps.DeleteFunc(running, func(name string, _ *nodeProcess) bool {
+			return !slices.ContainsFunc(c.plan.Nodes, func(n provision.Node) bool { return n.Name == name })
+		})
+		if got, out := applied(t, c.plan, dir, running, "--crawl-list", list, "--when-full", whenFull); got != code || !strings.Contains(out, want) {
+			return fmt.Errorf("exit code %d, want %d with %q:\n%s", got, code, want, out)
 		}
+		return nil
 	}
-	apply(exitFailed, "7 of 7 nodes do not run as planned")
+	if err := c.apply(exitFailed, "7 of 7 nodes do not run as planned"); err != nil {
+		t.Error(err)
+	}
 	for _, n := range plan.Nodes {
 		p := c.nodes[n.Name]
 		p.stop()
 		p.flags = []string{"--allow-private-origins", "--config", filepath.Join(dir, n.Name+".toml"), "--keyword-items", "200"}
 		c.again(p)
 	}
-	apply(exitDone, "runs as planned")
+	eventually(t, timeout, "all nodes to run as planned", func() error { return c.apply(exitDone, "runs as planned") })
 	for i, word := range centreWords {
 		name := fmt.Sprintf("reflector-%d", i+1)
 		for _, query := range []string{word, word + " article"} {
@@ -257,6 +266,59 @@ func TestAHostingCentreLosesNothing(t *testing.T) {
 			if code, text := c.nodes["crawler-1"].ask("/metrics"); code != http.StatusOK || !strings.Contains(text, "tidings_tiers_found_total ") {
 				t.Errorf("metrics: %d", code)
 			}
+		})
+	}
+}
+
+// TestAHostingCentreChangesItsPlan: while articles come, a filter leaves the plan, and its reflector's searches move to
+// another, which serves two reflectors then. Every article arrives once, and the filter says when it may be stopped.
+func TestAHostingCentreChangesItsPlan(t *testing.T) {
+	longtest.Only(t, "seven processes")
+	c := startCentre(t, "wait")
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	rate := func(n int) {
+		for range n {
+			c.publish(1, 20_000)
+			<-tick.C
+		}
+	}
+	rate(50)
+	next := c.plan
+	next.Filters, next.OutFilters, next.Nodes = 2, 2, nil
+	for _, n := range c.plan.Nodes {
+		switch n.Name {
+		case "filter-1-2":
+			continue
+		case "filter-1-1", "filter-1-3":
+			n.Links = []string{"reflector-1", "reflector-2", "reflector-3"}
+		case "crawler-1":
+			n.Links = []string{"filter-1-1", "filter-1-3"}
+		}
+		next.Nodes = append(next.Nodes, n)
+	}
+	c.plan = next
+	if err := c.apply(exitFailed, "runs another plan"); err != nil {
+		t.Error(err)
+	}
+	rate(50)
+	eventually(t, timeout, "the change to be complete", func() error {
+		if err := c.apply(exitDone, "runs as planned"); err != nil {
+			return err
+		}
+		if h := c.hosting(t, "filter-1-2"); !h.Retired || !h.Settled {
+			return fmt.Errorf("%+v", h)
+		}
+		return nil
+	})
+	c.nodes["filter-1-2"].stop()
+	rate(50)
+	for name := range c.watches {
+		eventually(t, timeout, "all articles", func() error {
+			if missing := c.missing(t, name); len(missing) > 0 {
+				return fmt.Errorf("%s lacks %v", name, missing)
+			}
+			return nil
 		})
 	}
 }

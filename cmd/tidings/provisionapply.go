@@ -230,6 +230,8 @@ func stateIn(plan provision.Topology, n provision.Node, id string, st proxy.Stat
 		return fmt.Sprintf("runs another role: %s", h.Role)
 	case h.Name != n.Name || h.Plan != plan.Digest():
 		return fmt.Sprintf("runs another plan, as %s", h.Name)
+	case !h.Settled:
+		return "runs this plan, and the change to it is not complete"
 	}
 	return asPlanned
 }

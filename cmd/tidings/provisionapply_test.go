@@ -5,12 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"tidings/cobra/provision"
+	"tidings/proxy"
 )
 
 // applied runs "tidings provision apply" for a plan, with the status of each node given as a file, and returns its exit code
@@ -63,6 +65,12 @@ func TestProvisionApply(t *testing.T) {
 	n.flags = []string{"--allow-private-origins", "--config", filepath.Join(dir, "filter-1-1.toml")}
 	listen, _, _ := strings.Cut(n.peer, "/p2p/")
 	n.start(n.cmd.Path, n.http, listen)
+	eventually(t, timeout, "the filter to have its topology", func() error {
+		if s, err := askJSON[proxy.Status](n, "status"); err != nil || s.Hosting == nil || !s.Hosting.Settled {
+			return fmt.Errorf("%+v, %v", s.Hosting, err)
+		}
+		return nil
+	})
 	is(exitDone, "runs as planned", filter)
 	status, err := n.runCommand("status", "--json")
 	saved := filepath.Join(dir, "status")

@@ -270,25 +270,18 @@ func (f *filter) settled(now time.Time) bool {
 	return true
 }
 
-// confirm notes that a reflector has placed all its queries of the plan. With those of all reflectors, the filter is ready.
-func (f *filter) confirm(p *placed) {
-	p.confirmed = true
-	if f.plans.ready {
-		return
+// prepare notes when all reflectors of the plan have placed their queries, so that the filter is ready.
+func (f *filter) prepare() {
+	if !f.plans.ready && f.unready() == "" {
+		f.plans.ready = true
+		f.store.Commit([]env.Op{f.plans.record()}, f.failed("plans"))
 	}
-	for _, other := range f.reflectors {
-		if !other.confirmed && has(f.plans.current.down, other.link.to.Peer.ID) {
-			return
-		}
-	}
-	f.plans.ready = true
-	f.store.Commit([]env.Op{f.plans.record()}, f.failed("plans"))
 }
 
 // unready returns the name of a reflector whose queries a filter waits for; "": none.
 func (f *filter) unready() string {
 	for _, p := range f.reflectors {
-		if !f.plans.ready && !p.confirmed && has(f.plans.current.down, p.link.to.Peer.ID) {
+		if !p.confirmed && has(f.plans.current.down, p.link.to.Peer.ID) {
 			return p.link.to.Name
 		}
 	}

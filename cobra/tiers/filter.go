@@ -1,7 +1,6 @@
 package tiers
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -170,7 +169,7 @@ func (f *filter) onCompare(l *outLink, m *tierspb.Compare) error {
 		return nil
 	}
 	if p.digests == digests(m.Digests) && m.Plan == f.plans.plan.Digest {
-		f.confirm(p)
+		p.confirmed = true
 	}
 	answer := &tierspb.Differs{Plan: f.plans.plan.Digest}
 	answer.Settled = f.isSettled && (len(l.pending) == 0 || has(f.plans.current.down, l.to.Peer.ID))
@@ -210,7 +209,9 @@ func (f *filter) match(i *inbox) {
 	if l := f.out.waiting(); l != nil {
 		waits = l.blockedBy()
 	} else if len(i.buffer) > 0 && !f.mayTake(i, i.buffer[0].Position) {
-		waits = cmp.Or(f.unready(), f.plans.self().Name)
+		if waits = f.plans.self().Name; !f.plans.ready {
+			waits = f.unready()
+		}
 	}
 	i.waitFor(waits)
 	if f.busy[i] || len(i.buffer) == 0 || waits != "" {

@@ -260,6 +260,7 @@ func (t *Tiers) Run(now time.Time) time.Time {
 	case t.crawler != nil:
 		next = t.crawler.run(now)
 	case t.filter != nil:
+		t.filter.prepare()
 		for _, i := range t.in {
 			t.filter.match(i)
 		}
