@@ -102,7 +102,7 @@ func (p *Peer) lookAtPlan(digest string) {
 	var err error
 	taken := p.Do(func() {
 		if err = p.node.Tiers.SetPlan(p.tier.config.Plan); err == nil {
-			err = p.node.Tiers.SetFeeds(p.tier.feeds)
+			p.node.Tiers.SetFeeds(p.tier.feeds)
 		}
 	})
 	switch {
@@ -126,9 +126,7 @@ func (r *tier) open(e env.Env) {
 
 // start gives the node what the operator's files and the reflector's users say.
 func (r *tier) start(t *tiers.Tiers) {
-	if err := t.SetFeeds(r.feeds); err != nil {
-		panic("sim: give a crawler its feeds: " + err.Error())
-	}
+	t.SetFeeds(r.feeds)
 	for _, text := range r.queries {
 		t.AddQuery(text)
 	}

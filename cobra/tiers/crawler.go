@@ -2,6 +2,7 @@ package tiers
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
@@ -39,10 +40,11 @@ type crawler struct {
 	fetcher env.Fetcher
 	worker  env.Worker
 
-	feeds map[string]*crawled
-	cal   env.Calendar[*crawled]
-	polls map[env.Handle]*crawled
-	last  env.Handle
+	feeds  map[string]*crawled
+	listed bool // it has had a list
+	cal    env.Calendar[*crawled]
+	polls  map[env.Handle]*crawled
+	last   env.Handle
 }
 
 // crawled is what a crawler knows of a feed.
@@ -65,17 +67,15 @@ func newCrawler(b *base, e env.Env, out *outbox) *crawler {
 
 // SetFeeds gives a crawler its list: canonical URLs of feeds, of which it polls its own part. At other nodes it does
 // nothing.
-func (t *Tiers) SetFeeds(urls []string) error {
-	if t.crawler == nil {
-		return nil
+func (t *Tiers) SetFeeds(urls []string) {
+	if t.crawler != nil {
+		t.crawler.setFeeds(urls)
+		t.wake()
 	}
-	defer t.wake()
-	return t.crawler.setFeeds(urls)
 }
 
-func (c *crawler) setFeeds(urls []string) error {
+func (c *crawler) setFeeds(urls []string) {
 	wanted := map[string]bool{}
-	now := c.clock.Now()
 	var fresh []*crawled
 	for _, url := range urls {
 		if !c.owns(url) || wanted[url] {
@@ -88,23 +88,58 @@ func (c *crawler) setFeeds(urls []string) error {
 			fresh = append(fresh, f)
 		}
 	}
+	c.forget(func(url string) bool { return !wanted[url] })
+	first := !c.listed
+	c.listed = true
+	var unwanted []env.Op
+	var err error
+	c.worker.Do(func() { unwanted, err = c.readRecords(fresh, wanted, first) }, func() {
+		c.failed("feeds")(err)
+		unwanted = slices.DeleteFunc(unwanted, func(op env.Op) bool { return c.feeds[string(op.Key[len(crawledPrefix):])] != nil })
+		if len(unwanted) > 0 {
+			c.store.Commit(unwanted, c.failed("feeds"))
+		}
+		now := c.clock.Now()
+		for _, f := range fresh {
+			if !f.gone {
+				c.schedule(f, later(now, time.UnixMilli(f.record.NextMs)))
+			}
+		}
+		c.wake()
+	})
+}
+
+// readRecords reads what the crawler remembers of feeds. The first time it also returns the operations that delete records
+// of feeds that left the list while the node was down. A feed whose record cannot be read is polled as a new one.
+func (c *crawler) readRecords(fresh []*crawled, wanted map[string]bool, first bool) (unwanted []env.Op, err error) {
 	for _, f := range fresh {
-		value, err := c.store.Get([]byte(crawledPrefix + f.url))
-		if err != nil {
-			return err
-		}
-		if err := proto.Unmarshal(value, f.record); err != nil {
-			return err
-		}
-		c.schedule(f, later(now, time.UnixMilli(f.record.NextMs)))
+		value, readErr := c.store.Get([]byte(crawledPrefix + f.url))
+		err = cmp.Or(err, readErr, proto.Unmarshal(value, f.record))
 	}
+	if first {
+		err = cmp.Or(err, c.store.Range([]byte(crawledPrefix), func(key, _ []byte) bool {
+			if !wanted[string(key[len(crawledPrefix):])] {
+				unwanted = append(unwanted, env.Op{Key: slices.Clone(key)})
+			}
+			return true
+		}))
+	}
+	return unwanted, err
+}
+
+// forget ends the polls of feeds, and deletes what the crawler remembers of them.
+func (c *crawler) forget(which func(url string) bool) {
+	var ops []env.Op
 	for url, f := range c.feeds {
-		if !wanted[url] { // its record stays, in case the feed comes back
+		if which(url) {
 			f.gone = true
 			delete(c.feeds, url)
+			ops = append(ops, env.Op{Key: []byte(crawledPrefix + url)})
 		}
 	}
-	return nil
+	if len(ops) > 0 {
+		c.store.Commit(ops, c.failed("feeds"))
+	}
 }
 
 func (c *crawler) schedule(f *crawled, at time.Time) {
@@ -128,11 +163,9 @@ func (c *crawler) owns(url string) bool {
 // replan makes the feeds those of a new plan. The list adds others.
 func (c *crawler) replan() {
 	for url, f := range c.feeds {
-		if f.links = c.plans.linksTo(c.out, url); !c.owns(url) {
-			f.gone = true
-			delete(c.feeds, url)
-		}
+		f.links = c.plans.linksTo(c.out, url)
 	}
+	c.forget(func(url string) bool { return !c.owns(url) })
 }
 
 // run begins the polls that are due, unless a queue is full.
@@ -216,18 +249,25 @@ func (c *crawler) concluded(h env.Handle, a env.Answer, doc *feed.Feed, err erro
 	}
 	var ops []env.Op
 	var written []*queued
-	for _, article := range f.news(doc) {
+	articles, turned := f.news(doc)
+	if turned {
+		c.stats.Turned++
+	}
+	for _, article := range articles {
 		q, more := c.out.appendTo(f.links, article)
 		ops, written = append(ops, more...), append(written, q)
 		c.stats.Found++
 		c.stats.Bytes += uint64(len(article))
 	}
-	ops = append(ops, env.Op{Key: []byte(crawledPrefix + f.url), Value: wire.Encode(f.record)})
+	if !f.gone {
+		ops = append(ops, env.Op{Key: []byte(crawledPrefix + f.url), Value: wire.Encode(f.record)})
+	}
 	c.store.Commit(ops, func(err error) { c.out.written(written, err) })
 }
 
-// news returns the articles of a document that are not known, the oldest first, and remembers them.
-func (f *crawled) news(doc *feed.Feed) (articles [][]byte) {
+// news returns the articles of a document that are not known, the oldest first, and remembers them. turned reports that none
+// of them was known in a feed that has been polled before: others may have come and gone between the two polls.
+func (f *crawled) news(doc *feed.Feed) (articles [][]byte, turned bool) {
 	known := map[uint64]bool{}
 	for _, id := range f.record.Items {
 		known[id] = true
@@ -240,6 +280,7 @@ func (f *crawled) news(doc *feed.Feed) (articles [][]byte) {
 			items = append(items, id)
 		}
 	}
+	turned = len(known) > 0 && len(items) > 0 && !slices.ContainsFunc(items, func(id uint64) bool { return known[id] })
 	for i := range slices.Backward(doc.Items) {
 		it := &doc.Items[i]
 		if id := shortID(it); !known[id] {
@@ -258,7 +299,7 @@ func (f *crawled) news(doc *feed.Feed) (articles [][]byte) {
 		}
 	}
 	f.record.Items = items
-	return articles
+	return articles, turned
 }
 
 func shortID(it *feed.Item) uint64 { return binary.BigEndian.Uint64(it.ID[:]) }

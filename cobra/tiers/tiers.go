@@ -89,6 +89,7 @@ type Stats struct {
 	Garbage  uint64 // invalid messages and articles
 	Polls    uint64 // answers of origins to a crawler
 	Found    uint64 // new articles that a crawler has found
+	Turned   uint64 // documents without any item of the one before, so that a crawler may have missed some in between
 
 	Bytes         uint64 // of the articles that were found or received
 	Sent          uint64 // articles queued for receivers, once for each

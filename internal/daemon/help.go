@@ -289,6 +289,7 @@ var help = map[string]string{
 	"tiers.Stats.Repeated":         "Articles received again, and dropped.",
 	"tiers.Stats.Resent":           "Times a link went back to what was acknowledged.",
 	"tiers.Stats.Sent":             "Articles queued for receivers, once for each.",
+	"tiers.Stats.Turned":           "Documents without any item of the one before, so that a crawler may have missed some in between.",
 	"tiers.Stats.Waiting":          "Articles that wait for receivers, once for each.",
 	"tiers.Stats.WaitingBytes":     "Of them.",
 	"wedge.Stats.Adopted":          "Edges whose ranks this node took over, because two children refused or there was no candidate.",

@@ -222,9 +222,7 @@ func (h *hosting) crawl(ctx context.Context, raw []byte) error {
 	for _, line := range wrong[:min(len(wrong), maxCrawlListErrors)] {
 		h.log.Warn("entry of the list of feeds is not an address", "entry", line)
 	}
-	var failed error
-	err = h.do(ctx, func() { failed = h.node.Tiers.SetFeeds(urls) })
-	if err = cmp.Or(err, failed); err == nil {
+	if err = h.do(ctx, func() { h.node.Tiers.SetFeeds(urls) }); err == nil {
 		h.log.Info("list of feeds was read", "feeds", len(urls), "wrong", len(wrong))
 	}
 	return err
