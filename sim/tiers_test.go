@@ -262,7 +262,7 @@ func TestDroppingTiersCountWhatTheyDrop(t *testing.T) {
 // filters, filters come and go, and feeds move to other crawlers. Nodes see the file at different times, frames are lost,
 // and nodes crash while they move. Every article reaches every query that it matches, once, and each change completes.
 func TestAChangedPlanLosesAndRepeatsNothing(t *testing.T) {
-	seeds(t, 3, 30, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 30, func(t *testing.T, seed uint64) {
 		w, urls := newCentre(seed, Config{NetworkFaults: NetworkFaults{Loss: 0.02}}, 10)
 		rng := rand.New(rand.NewPCG(seed, 43))
 		peers := w.Peers()

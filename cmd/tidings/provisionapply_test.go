@@ -66,10 +66,11 @@ func TestProvisionApply(t *testing.T) {
 	listen, _, _ := strings.Cut(n.peer, "/p2p/")
 	n.start(n.cmd.Path, n.http, listen)
 	eventually(t, timeout, "the filter to have its topology", func() error {
-		if s, err := askJSON[proxy.Status](n, "status"); err != nil || s.Hosting == nil || !s.Hosting.Settled {
-			return fmt.Errorf("%+v, %v", s.Hosting, err)
+		s, err := askJSON[proxy.Status](n, "status")
+		if err == nil && (s.Hosting == nil || !s.Hosting.Settled) {
+			err = fmt.Errorf("%+v", s.Hosting)
 		}
-		return nil
+		return err
 	})
 	is(exitDone, "runs as planned", filter)
 	status, err := n.runCommand("status", "--json")

@@ -137,7 +137,7 @@ type watchedFile struct {
 	changed time.Time
 	read    bool // what it had last was taken
 	last    []byte
-	failed  string // the error that was logged last
+	failed  string // the last error; empty: none
 }
 
 // look gives the content of the file to take, if it is another one than take has accepted last.
@@ -159,6 +159,17 @@ func (w *watchedFile) look(take func(raw []byte) error) error {
 	return nil
 }
 
+// failsAnew reports whether an error of look is another one than the last, so that each is logged once.
+func (w *watchedFile) failsAnew(err error) bool {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	anew := text != "" && text != w.failed
+	w.failed = text
+	return anew
+}
+
 // run reads the topology and the list of feeds whenever they change, until ctx ends.
 func (h *hosting) run(ctx context.Context) {
 	if h.config.Topology == "" {
@@ -166,32 +177,25 @@ func (h *hosting) run(ctx context.Context) {
 	}
 	topology, list := watchedFile{name: h.config.Topology}, watchedFile{name: h.config.CrawlList}
 	for {
-		h.look(ctx, &topology, "topology cannot be used; the node goes on with the last one", func(raw []byte) error {
+		err := topology.look(func(raw []byte) error {
 			taken, err := h.replan(ctx, raw)
 			list.read = list.read && !taken
 			return err
 		})
+		if topology.failsAnew(err) && ctx.Err() == nil {
+			h.log.Error("topology cannot be used; the node goes on with the last one", "file", topology.name, "err", err)
+		}
 		if list.name != "" {
-			h.look(ctx, &list, "list of feeds cannot be used; the crawler goes on with the last one", func(raw []byte) error { return h.crawl(ctx, raw) })
+			err := list.look(func(raw []byte) error { return h.crawl(ctx, raw) })
+			if list.failsAnew(err) && ctx.Err() == nil {
+				h.log.Error("list of feeds cannot be used; the crawler goes on with the last one", "file", list.name, "err", err)
+			}
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(hostingInterval):
 		}
-	}
-}
-
-// look looks at a file, and logs each error once.
-func (h *hosting) look(ctx context.Context, w *watchedFile, wrong string, take func(raw []byte) error) {
-	err := w.look(take)
-	switch {
-	case err == nil:
-		w.failed = ""
-	case ctx.Err() != nil || err.Error() == w.failed:
-	default:
-		w.failed = err.Error()
-		h.log.Error(wrong, "file", w.name, "err", err)
 	}
 }
 
