@@ -93,7 +93,7 @@ func startCentre(t *testing.T, whenFull string) *hostingCentre {
 		p.flags = []string{"--allow-private-origins", "--config", filepath.Join(dir, n.Name+".toml"), "--keyword-items", "200"}
 		c.again(p)
 	}
-	eventually(t, timeout, "all nodes to run as planned", func() error { return c.apply(exitDone, "runs as planned") })
+	eventually(t, 3*timeout, "all nodes to run as planned", func() error { return c.apply(exitDone, "runs as planned") })
 	for i, word := range centreWords {
 		name := fmt.Sprintf("reflector-%d", i+1)
 		for _, query := range []string{word, word + " article"} {
@@ -302,7 +302,7 @@ func TestAHostingCentreChangesItsPlan(t *testing.T) {
 		t.Error(err)
 	}
 	rate(50)
-	eventually(t, timeout, "the change to be complete", func() error {
+	eventually(t, 3*timeout, "the change to be complete", func() error {
 		if err := c.apply(exitDone, "runs as planned"); err != nil {
 			return err
 		}

@@ -43,6 +43,7 @@ type outLink struct {
 	acked   uint64    // position up to which the receiver is done
 	dropped uint64
 
+	told     uint64 // acked, as the receiver was last told
 	received uint64 // position up to which the receiver has everything in memory
 	sent     int    // articles of pending that were sent
 	session  uint64 // of the receiver; 0: it has not answered yet
@@ -299,6 +300,9 @@ func (o *outbox) run(now time.Time) (next time.Time) {
 		if len(l.pending) == 0 { // nothing up to there is for the receiver
 			l.acked = max(l.acked, durable)
 			l.received = max(l.received, l.acked)
+			if l.acked >= o.plans.since && l.told < o.plans.since {
+				l.retryAt = now // the receiver waits to hear that nothing of the plan before comes any more
+			}
 		}
 		if full := o.isFull(l); full != l.full {
 			l.full, l.fullAt = full, now
@@ -354,5 +358,6 @@ func (o *outbox) message(l *outLink, previous uint64) *tierspb.Send {
 }
 
 func (o *outbox) send(l *outLink, m *tierspb.Send) {
+	l.told = m.Acked
 	o.base.send(l.to.Peer, env.Bulk, &tierspb.Message{Body: &tierspb.Message_Send{Send: m}})
 }

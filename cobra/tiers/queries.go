@@ -21,6 +21,7 @@ const (
 	maxDiffering = 256
 
 	compareInterval = 30 * time.Second // while both sides have the same
+	compareSettling = 5 * time.Second  // while articles of the plan before are under way
 	compareSoon     = time.Second      // while they do not, or an answer is outstanding
 	compareNow      = 50 * time.Millisecond
 )
@@ -86,6 +87,14 @@ func (q *queries) digest(p *placement) {
 			p.digests.flip(hash)
 		}
 	}
+}
+
+// pause returns the time between two comparisons with a filter that has the queries.
+func (p *placement) pause() time.Duration {
+	if p.settled {
+		return compareInterval
+	}
+	return compareSettling
 }
 
 // wants reports whether a filter is to have a query.
@@ -168,7 +177,7 @@ func (q *queries) run(now time.Time) (next time.Time) {
 		if !f.at.After(now) {
 			f.at = now.Add(compareSoon)
 			if f.inSync {
-				f.at = now.Add(compareInterval)
+				f.at = now.Add(f.pause())
 			}
 			q.send(f.filter.Peer, env.Control, &tierspb.Message{Body: &tierspb.Message_Compare{Compare: &tierspb.Compare{Digests: f.digests[:], Plan: q.plans.plan.Digest}}})
 		}
@@ -190,7 +199,7 @@ func (q *queries) onDiffers(from env.PeerID, m *tierspb.Differs, now time.Time) 
 	}
 	if len(m.Buckets) == 0 {
 		if f.inSync = m.Plan == q.plans.plan.Digest && f.at != env.AtOnce; f.inSync {
-			f.at = now.Add(compareInterval)
+			f.at = now.Add(f.pause())
 		}
 		return
 	}
