@@ -256,13 +256,33 @@ type Status struct {
 type Hosting struct {
 	Name       string        `json:"name"` // in the topology
 	Role       string        `json:"role"`
+	Plan       string        `json:"plan"`        // digest of the topology
 	Feeds      int           `json:"feeds"`       // that a crawler polls
 	Queries    int           `json:"queries"`     // distinct ones at a filter or a reflector
 	Placed     bool          `json:"placed"`      // the filters of a reflector have all its queries
+	Settled    bool          `json:"settled"`     // no article of an earlier topology is under way
+	Retired    bool          `json:"retired"`     // the node is not in the topology any more
 	WaitsFor   string        `json:"waits_for"`   // name of the node that this node waits for; "": none
 	WaitsSince *time.Time    `json:"waits_since"` // nil: it does not wait
 	Articles   uint64        `json:"articles"`    // found by a crawler, or received, since the start
 	Links      []HostingLink `json:"links"`
+	Rates      *HostingRates `json:"rates,omitempty"` // of the last five minutes; nil: not known yet
+}
+
+// HostingRates are what a node of a hosting centre has measured lately. Plans are made from them.
+type HostingRates struct {
+	WindowS       float64 `json:"window_s"`       // time to which the rates belong, at most five minutes
+	Articles      float64 `json:"articles"`       // articles a second, found by a crawler or received
+	ArticleBytes  float64 `json:"article_bytes"`  // their mean size
+	Sent          float64 `json:"sent"`           // articles a second for receivers, once for each
+	Polls         float64 `json:"polls"`          // answers of web servers a second
+	Documents     float64 `json:"documents"`      // those with a document
+	DocumentBytes float64 `json:"document_bytes"` // mean size of a document
+	MatchS        float64 `json:"match_s"`        // time to match an article, on average
+	CPU           float64 `json:"cpu"`            // processor seconds a second, for everything; 0 if the system does not tell
+	MemoryMB      float64 `json:"memory_mb"`      // memory of the program in megabytes
+	InBytes       float64 `json:"in_bytes"`       // bytes a second from other nodes
+	OutBytes      float64 `json:"out_bytes"`      // bytes a second to other nodes
 }
 
 // A HostingLink is a link between two nodes of a hosting centre.

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -100,12 +101,84 @@ func TestFeedsMoveToNearCrawlers(t *testing.T) {
 		crash(95 * time.Minute)
 		w.World.Run(15 * time.Minute)
 		check("turned")
-		for i, n := range w.missing(t) {
+		for i, n := range w.missing(t, true) {
 			if n > 0 {
 				t.Errorf("reflector %d lacks %d articles", i, n)
 			}
 			if again := w.made[provision.Reflector][i].tier.reflector.Stats().Again; again > 0 {
 				t.Errorf("reflector %d got %d articles again", i, again)
+			}
+		}
+	})
+}
+
+// TestLentFeedsSurviveAChangedPlan: feeds have moved to near crawlers when one crawler leaves the plan, and again when it comes
+// back, while frames are lost and crawlers crash. No article is lost or shown twice, each feed is polled by one crawler in
+// the end, and feeds go to near crawlers again.
+func TestLentFeedsSurviveAChangedPlan(t *testing.T) {
+	const feeds, end = 24, 125 * time.Minute
+	seeds(t, 1, 20, func(t *testing.T, seed uint64) {
+		var scripts []*burstScript
+		place := map[string]int{}
+		for i := range feeds {
+			scripts = append(scripts, &burstScript{feed: i, every: 5 * time.Minute, end: end, shows: 30, paragraphs: 1})
+			place[fmt.Sprintf("http://burst%d.example/", i)] = i
+		}
+		far := func(host int, url string) time.Duration {
+			return []time.Duration{20 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond}[(place[url]+host)%3]
+		}
+		w, urls := newCentre(seed, Config{NetworkFaults: NetworkFaults{Loss: 0.02, Duplicate: 0.05, Reorder: 0.05}, ToOrigin: far}, 9, scripts)
+		peers := w.Peers()
+		crawlers, filters, reflectors := peers[:3], peers[3:6], peers[6:]
+		w.made = map[string][]*Peer{provision.Crawler: crawlers, provision.Filter: filters, provision.Reflector: reflectors}
+		all := MeshPlan("three crawlers", 3, crawlers, filters, reflectors)
+		for _, p := range peers {
+			p.tier = &tier{feeds: urls, config: tiers.Config{Plan: all}}
+		}
+		w.begin(filters)
+		rng := rand.New(rand.NewPCG(seed, 47))
+		gone := rng.IntN(3)
+		two := MeshPlan("two crawlers", 3, slices.Delete(slices.Clone(crawlers), gone, gone+1), filters, reflectors)
+		change := func(plan tiers.Plan) {
+			w.Replan(plan, rng)
+			for range 3 {
+				p := crawlers[rng.IntN(3)]
+				w.World.Run(time.Duration(rng.IntN(12)) * time.Second)
+				p.Kill(rng.IntN(2) == 0)
+				w.World.Run(time.Duration(1+rng.IntN(12)) * time.Second)
+				p.Start()
+			}
+		}
+		check := func(what string, most int) {
+			held, handed := 0, uint64(0)
+			for _, p := range crawlers {
+				s := p.node.Tiers.State()
+				t.Logf("%s: %s in plan %s, settled %v: %d feeds, %+v", what, s.Name, s.Plan, s.Settled, s.Feeds, s.Stats)
+				if held, handed = held+s.Feeds, handed+s.Stats.Handed; s.Feeds > most {
+					t.Errorf("%s: %s polls %d of %d feeds", what, s.Name, s.Feeds, feeds)
+				}
+			}
+			if held != feeds {
+				t.Errorf("%s: %d feeds are polled, of %d", what, held, feeds)
+			}
+			if handed == 0 {
+				t.Errorf("%s: no feed has moved", what)
+			}
+		}
+		w.World.Run(40 * time.Minute)
+		check("three", feeds*12/10/3+3)
+		change(two)
+		w.World.Run(40 * time.Minute)
+		check("two", feeds*12/10/2+2)
+		if s := crawlers[gone].node.Tiers.State(); !s.Retired || s.Feeds > 0 {
+			t.Errorf("the crawler that has left: %+v", s)
+		}
+		change(MeshPlan("three crawlers again", 3, crawlers, filters, reflectors)) // a plan that comes back has another revision
+		w.World.Run(60 * time.Minute)
+		check("three again", feeds*12/10/3+3)
+		for i, n := range w.missing(t, false) {
+			if n > 0 {
+				t.Errorf("reflector %d lacks %d articles", i, n)
 			}
 		}
 	})

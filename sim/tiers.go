@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"tidings/cobra"
@@ -28,7 +30,7 @@ type tier struct {
 // MakeTiers gives the first peers the roles of a plan with every crawler linked to every filter, and filters linked to the
 // reflectors whose queries they share, as provision.Plan links them.
 func (s *Swarm) MakeTiers(crawlers, filters, reflectors int, config func(role string, i int) tiers.Config, feeds []string) (made map[string][]*Peer) {
-	plan := tiers.Plan{OutFilters: filters}
+	plan := tiers.Plan{Digest: "first", OutFilters: filters}
 	made = map[string][]*Peer{}
 	names := func(role string, n int) (all []string) {
 		for i := range n {
@@ -64,6 +66,55 @@ func (s *Swarm) MakeTiers(crawlers, filters, reflectors int, config func(role st
 	return made
 }
 
+// MeshPlan returns a plan in which the peers of each tier send to all of the next. Filters are outs out-replicas of each
+// in-replica.
+func MeshPlan(digest string, outs int, crawlers, filters, reflectors []*Peer) tiers.Plan {
+	plan := tiers.Plan{Digest: digest, OutFilters: outs}
+	var below []string
+	for _, t := range []struct {
+		role  string
+		peers []*Peer
+	}{{provision.Reflector, reflectors}, {provision.Filter, filters}, {provision.Crawler, crawlers}} {
+		var names []string
+		for _, p := range t.peers {
+			name := fmt.Sprintf("%s-%d", t.role, p.Index())
+			plan.Nodes = append(plan.Nodes, tiers.Node{Name: name, Role: t.role, Peer: p.Peer(), Links: below})
+			names = append(names, name)
+		}
+		below = names
+	}
+	return plan
+}
+
+// Replan gives all nodes of a hosting centre another topology file. Each looks at it at a time of its own.
+func (s *Swarm) Replan(plan tiers.Plan, rng *rand.Rand) {
+	for _, p := range s.members {
+		if p.tier != nil {
+			p.tier.config.Plan = plan
+			s.World.After(time.Duration(rng.IntN(20_000))*time.Millisecond, func() { p.lookAtPlan(plan.Digest) })
+		}
+	}
+}
+
+// lookAtPlan takes the plan of the topology file, and tries again while the node cannot, as the daemon does.
+func (p *Peer) lookAtPlan(digest string) {
+	if p.tier.config.Plan.Digest != digest {
+		return
+	}
+	var err error
+	taken := p.Do(func() {
+		if err = p.node.Tiers.SetPlan(p.tier.config.Plan); err == nil {
+			p.node.Tiers.SetFeeds(p.tier.feeds)
+		}
+	})
+	switch {
+	case err != nil && !errors.Is(err, tiers.ErrUnsettled):
+		panic("sim: change the plan: " + err.Error())
+	case err != nil || !taken:
+		p.swarm.World.After(2*time.Second, func() { p.lookAtPlan(digest) })
+	}
+}
+
 // open opens the reflector of a new life.
 func (r *tier) open(e env.Env) {
 	r.stalled, r.waiting, r.free = false, nil, time.Time{}
@@ -77,9 +128,7 @@ func (r *tier) open(e env.Env) {
 
 // start gives the node what the operator's files and the reflector's users say.
 func (r *tier) start(t *tiers.Tiers) {
-	if err := t.SetFeeds(r.feeds); err != nil {
-		panic("sim: give a crawler its feeds: " + err.Error())
-	}
+	t.SetFeeds(r.feeds)
 	for _, text := range r.queries {
 		t.AddQuery(text)
 	}

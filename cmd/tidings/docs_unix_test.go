@@ -37,6 +37,7 @@ var skippedBlocks = []skippedBlock{
 	{"docs/guide/operations.md", "location ~", "a part of nginx's configuration"},
 	{"docs/guide/api.md", "curl -N", "the stream does not end; TestEventsOfANode reads it"},
 	{"docs/guide/notifications.md", "tidings notify test", "needs a receiver and the id of a target"},
+	{"docs/guide/hosting.md", "tidings run --config /etc/tidings/crawler-1.toml", "a node of a hosting centre; TestProvisionApply has one"},
 	{"docs/guide/messenger.md", "   tidings run --xmpp-jid", "needs an XMPP server; TestMessenger has one"},
 	{"docs/guide/settings.md", "poll-interval =", "a line of a configuration file; settings_test.go reads such"},
 

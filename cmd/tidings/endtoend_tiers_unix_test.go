@@ -3,7 +3,8 @@
 package main
 
 import (
-	"encoding/json"
+	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -29,6 +30,8 @@ type hostingCentre struct {
 	feeds    int
 	articles atomic.Int64
 	watches  map[string][]string // addresses of keyword feeds by the name of their reflector
+	plan     provision.Topology
+	apply    func(code int, want string) error // gives the nodes the plan, and compares the result with what is wanted
 }
 
 // centreWords are the queries of the three reflectors; each article has one of them.
@@ -50,7 +53,7 @@ func startCentre(t *testing.T, whenFull string) *hostingCentre {
 	}
 	plan.Nodes = append(plan.Nodes, crawler)
 	dir := t.TempDir()
-	topology, list := filepath.Join(dir, "plan.json"), filepath.Join(dir, "feeds.txt")
+	list := filepath.Join(dir, "feeds.txt")
 	for i := range plan.Nodes {
 		n := &plan.Nodes[i]
 		flags := []string{"--allow-private-origins"}
@@ -63,28 +66,34 @@ func startCentre(t *testing.T, whenFull string) *hostingCentre {
 		n.Peer = c.nodes[n.Name].peer
 	}
 	waitForMembers(t, slices.Collect(maps.Values(c.nodes)))
-	raw, err := json.Marshal(plan)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var addresses strings.Builder
 	for i := range c.feeds {
 		fmt.Fprintf(&addresses, "%s/feed%d\n", server.URL, i)
 	}
-	for file, text := range map[string]string{topology: string(raw), list: addresses.String()} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
+	if err := os.WriteFile(list, []byte(addresses.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.plan = plan
+	c.apply = func(code int, want string) error {
+		running := maps.Clone(c.nodes)
+		maps.DeleteFunc(running, func(name string, _ *nodeProcess) bool {
+			return !slices.ContainsFunc(c.plan.Nodes, func(n provision.Node) bool { return n.Name == name })
+		})
+		if got, out := applied(t, c.plan, dir, running, "--crawl-list", list, "--when-full", whenFull); got != code || !strings.Contains(out, want) {
+			return fmt.Errorf("exit code %d, want %d with %q:\n%s", got, code, want, out)
 		}
+		return nil
+	}
+	if err := c.apply(exitFailed, "7 of 7 nodes do not run as planned"); err != nil {
+		t.Error(err)
 	}
 	for _, n := range plan.Nodes {
 		p := c.nodes[n.Name]
 		p.stop()
-		p.flags = []string{"--allow-private-origins", "--role", n.Role, "--topology", topology, "--when-full", whenFull, "--keyword-items", "200"}
-		if n.Role == provision.Crawler {
-			p.flags = append(p.flags, "--crawl-list", list)
-		}
+		p.flags = []string{"--allow-private-origins", "--config", filepath.Join(dir, n.Name+".toml"), "--keyword-items", "200"}
 		c.again(p)
 	}
+	eventually(t, 3*timeout, "all nodes to run as planned", func() error { return c.apply(exitDone, "runs as planned") })
 	for i, word := range centreWords {
 		name := fmt.Sprintf("reflector-%d", i+1)
 		for _, query := range []string{word, word + " article"} {
@@ -240,9 +249,76 @@ func TestAHostingCentreLosesNothing(t *testing.T) {
 					t.Errorf("%s lacks %d articles in its two feeds and was told of %d", name, len(missing), told)
 				}
 			}
+			var answers []string
+			for name, n := range c.nodes {
+				status, err := n.runCommand("status", "--json")
+				file := filepath.Join(t.TempDir(), name+".json")
+				if err := errors.Join(err, os.WriteFile(file, []byte(status), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+				answers = append(answers, "--measured", file)
+			}
+			var planned, said bytes.Buffer
+			if code := run(t.Context(), append([]string{"provision"}, answers...), strings.NewReader(""), &planned, &said); code != exitDone || !strings.Contains(said.String(), "6 feeds, each polled every") {
+				t.Errorf("planned anew: exit code %d\n%s%s", code, planned.String(), said.String())
+			}
+			t.Logf("planned anew from:\n%s", said.String())
 			if code, text := c.nodes["crawler-1"].ask("/metrics"); code != http.StatusOK || !strings.Contains(text, "tidings_tiers_found_total ") {
 				t.Errorf("metrics: %d", code)
 			}
+		})
+	}
+}
+
+// TestAHostingCentreChangesItsPlan: while articles come, a filter leaves the plan, and its reflector's searches move to
+// another, which serves two reflectors then. Every article arrives once, and the filter says when it may be stopped.
+func TestAHostingCentreChangesItsPlan(t *testing.T) {
+	longtest.Only(t, "seven processes")
+	c := startCentre(t, "wait")
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	rate := func(n int) {
+		for range n {
+			c.publish(1, 20_000)
+			<-tick.C
+		}
+	}
+	rate(50)
+	next := c.plan
+	next.Filters, next.OutFilters, next.Nodes = 2, 2, nil
+	for _, n := range c.plan.Nodes {
+		switch n.Name {
+		case "filter-1-2":
+			continue
+		case "filter-1-1", "filter-1-3":
+			n.Links = []string{"reflector-1", "reflector-2", "reflector-3"}
+		case "crawler-1":
+			n.Links = []string{"filter-1-1", "filter-1-3"}
+		}
+		next.Nodes = append(next.Nodes, n)
+	}
+	c.plan = next
+	if err := c.apply(exitFailed, "runs another plan"); err != nil {
+		t.Error(err)
+	}
+	rate(50)
+	eventually(t, 3*timeout, "the change to be complete", func() error {
+		if err := c.apply(exitDone, "runs as planned"); err != nil {
+			return err
+		}
+		if h := c.hosting(t, "filter-1-2"); !h.Retired || !h.Settled {
+			return fmt.Errorf("%+v", h)
+		}
+		return nil
+	})
+	c.nodes["filter-1-2"].stop()
+	rate(50)
+	for name := range c.watches {
+		eventually(t, timeout, "all articles", func() error {
+			if missing := c.missing(t, name); len(missing) > 0 {
+				return fmt.Errorf("%s lacks %v", name, missing)
+			}
+			return nil
 		})
 	}
 }

@@ -108,6 +108,12 @@ func hostingText(h *proxy.Hosting) string {
 	default:
 		text += ", " + proxy.Plural(h.Queries, "query", "queries")
 	}
+	switch {
+	case h.Retired && h.Settled:
+		text += "; not in the topology any more, and may be stopped"
+	case !h.Settled:
+		text += "; the last change of the topology is not complete"
+	}
 	if h.WaitsFor != "" {
 		text += "; waits for " + h.WaitsFor
 	}

@@ -18,7 +18,7 @@
 //	1  filter out     articles to its reflectors        in: one more in-replica
 //	2  filter         processor, memory                 out: one more out-replica
 //	2  reflector      polls, processor, memory          out: one more reflector
-//	-  reflector in   all articles                      none: the plan fails
+//	-  reflector in   articles that match               none: the plan fails
 //
 // # Topology files
 //
@@ -33,9 +33,9 @@
 // subscriptions among reflectors, in the order of the entries and in parts of the given sizes.
 // The links of a node are the names of the nodes to which it sends its articles. A file with
 // violations has no nodes. Readers ignore unknown keys. The operator of the nodes adds the address of each as "peer" before
-// they can run (tidings run --topology).
+// they can run (tidings run --topology), and as "http" the address at which tidings provision apply asks what it does.
 //
 // The paper describes the algorithm informally and publishes no constants. [Paper] has constants
 // that reproduce its figures, and states how far they are from its measurements. Package
-// cobra/tiers runs what this package plans.
+// cobra/tiers runs what this package plans, and [Model.Fitted] replaces the costs by what its nodes measure.
 package provision

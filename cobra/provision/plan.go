@@ -70,13 +70,13 @@ func (p *problem) violations(c Counts) (of []violation) {
 	check(0, "crawlers, bandwidth in", "bit/s", feeds/crawlers*m.DocumentBytes*m.DownloadShare*8/m.CrawlInterval, n.Bandwidth, moreCrawlers)
 	check(0, "filters, bandwidth in", "bit/s", stream/in, n.Bandwidth, moreIn)
 	check(1, "crawlers, bandwidth out", "bit/s", stream/crawlers*out, n.Bandwidth, moreCrawlers)
-	check(1, "filters, bandwidth out", "bit/s", stream/in*math.Max(1, math.Ceil(reflectors/out)), n.Bandwidth, moreIn)
+	check(1, "filters, bandwidth out", "bit/s", stream*m.PassShare/in*math.Max(1, math.Ceil(reflectors/out)), n.Bandwidth, moreIn)
 	check(2, "filters, processor", "s/s", articles/in*m.matchSeconds(subs/out), n.CPU, moreOut)
 	check(2, "filters, memory", "MB", m.FilterFixed+m.FilterPerMillion*subs/out/1e6, n.Memory, moreOut)
 	check(2, "reflectors, bandwidth out", "bit/s", subs/reflectors*8*m.PollBytes/m.PollInterval, n.Bandwidth, moreReflectors)
-	check(2, "reflectors, processor", "s/s", articles*m.matchSeconds(subs/reflectors), n.CPU, moreReflectors)
+	check(2, "reflectors, processor", "s/s", articles*m.PassShare*m.matchSeconds(subs/reflectors), n.CPU, moreReflectors)
 	check(2, "reflectors, memory", "MB", m.ReflectorFixed+m.ReflectorPerMillion*subs/reflectors/1e6, n.Memory, moreReflectors)
-	check(3, "reflectors, bandwidth in", "bit/s", stream, n.Bandwidth, nil)
+	check(3, "reflectors, bandwidth in", "bit/s", stream*m.PassShare, n.Bandwidth, nil)
 	return of
 }
 

@@ -1,6 +1,9 @@
 package provision
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"strings"
 )
@@ -22,16 +25,21 @@ type Node struct {
 	// Peer is the address at which the other nodes reach it, a multiaddr with a peer id at its end, as tidings run prints
 	// it. Plans lack it; the operator adds it.
 	Peer string `json:"peer,omitempty"`
+	// HTTP is the host and port at which the node serves its readers and the operator's commands. Plans lack it.
+	HTTP string `json:"http,omitempty"`
 }
 
 // A Topology is a set of nodes that carries a load. If it has violations, it has no nodes.
 type Topology struct {
-	Crawlers   int      `json:"crawlers"`
-	Filters    int      `json:"filters"`
-	Reflectors int      `json:"reflectors"`
-	InFilters  int      `json:"in_filters"`  // in-replicas, with different feeds
-	OutFilters int      `json:"out_filters"` // out-replicas, with different subscriptions
-	Nodes      []Node   `json:"nodes"`
+	Crawlers   int    `json:"crawlers"`
+	Filters    int    `json:"filters"`
+	Reflectors int    `json:"reflectors"`
+	InFilters  int    `json:"in_filters"`  // in-replicas, with different feeds
+	OutFilters int    `json:"out_filters"` // out-replicas, with different subscriptions
+	Nodes      []Node `json:"nodes"`
+	// Revision distinguishes a topology from an earlier one with the same nodes. Plans lack it; an operator who goes back to the
+	// topology before the present one gives it a number that it did not have.
+	Revision   int      `json:"revision,omitempty"`
 	Violations []string `json:"violations"`
 }
 
@@ -101,6 +109,16 @@ func part(whole, n, i int) int { return whole*(i+1)/n - whole*i/n }
 
 // overlap reports whether the i-th of n equal parts and the j-th of m equal parts overlap.
 func overlap(i, n, j, m int) bool { return i*m < (j+1)*n && j*n < (i+1)*m }
+
+// Digest identifies a topology: nodes that run the same one have the same digest, however its file is formatted.
+func (t *Topology) Digest() string {
+	raw, err := json.Marshal(t)
+	if err != nil {
+		panic("provision: encode a topology: " + err.Error()) // it has only texts and numbers
+	}
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:8])
+}
 
 // DOT returns the topology in the format of Graphviz.
 func (t *Topology) DOT() string {

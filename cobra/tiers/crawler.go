@@ -2,11 +2,14 @@ package tiers
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
 	"strings"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"tidings/cobra"
 	"tidings/cobra/tiers/tierspb"
@@ -35,16 +38,16 @@ const (
 type crawler struct {
 	*base
 	out     *outbox
-	plan    neighbours
 	fetcher env.Fetcher
 	worker  env.Worker
 
-	feeds map[string]*crawled
-	cal   env.Calendar[*crawled]
-	polls map[env.Handle]*crawled
-	last  env.Handle
-	near  *locality
-	lists uint64 // counts the lists of feeds
+	feeds   map[string]*crawled
+	reading map[string]*crawled // feeds of the list whose records are being read
+	lists   uint64              // counts the lists of feeds
+	cal     env.Calendar[*crawled]
+	polls   map[env.Handle]*crawled
+	last    env.Handle
+	near    *locality
 }
 
 // crawled is what a crawler knows of a feed.
@@ -65,59 +68,128 @@ type crawled struct {
 	settled uint64     // term of its record on disk
 }
 
-func newCrawler(b *base, e env.Env, n neighbours, out *outbox) (*crawler, error) {
+func newCrawler(b *base, e env.Env, out *outbox) (*crawler, error) {
 	c := &crawler{
-		base: b, out: out, plan: n, fetcher: e.Fetcher, worker: e.Worker,
-		feeds: map[string]*crawled{}, polls: map[env.Handle]*crawled{}, near: newLocality(b.cfg.Plan, n, b.clock.Now()),
+		base: b, out: out, fetcher: e.Fetcher, worker: e.Worker, feeds: map[string]*crawled{}, reading: map[string]*crawled{},
+		polls: map[env.Handle]*crawled{}, near: newLocality(b.plans.plan, b.plans.current, b.clock.Now()),
 	}
 	return c, c.borrowed()
 }
 
 // SetFeeds gives a crawler its list: canonical URLs of feeds, of which it polls its own part. At other nodes it does
 // nothing.
-func (t *Tiers) SetFeeds(urls []string) error {
-	if t.crawler == nil {
-		return nil
+func (t *Tiers) SetFeeds(urls []string) {
+	if t.crawler != nil {
+		t.crawler.setFeeds(urls)
+		t.wake()
 	}
-	defer t.wake()
-	return t.crawler.setFeeds(urls)
 }
 
-func (c *crawler) setFeeds(urls []string) error {
+func (c *crawler) setFeeds(urls []string) {
 	c.lists++
 	c.setHosts(urls)
+	var fresh []*crawled
 	for _, url := range urls {
-		f := c.feeds[url]
+		f := cmp.Or(c.feeds[url], c.reading[url])
 		if f == nil {
-			if c.near.home(url) != c.near.self {
+			if !c.owns(url) {
 				continue
 			}
-			var err error
-			if f, err = c.read(url); err != nil {
-				return err
-			}
-			if c.feeds[url] = f; f.stage == here {
-				c.resume(f)
-			}
+			f = &crawled{url: url}
+			c.reading[url] = f
+			fresh = append(fresh, f)
 		}
 		f.list = c.lists
 	}
+	c.dropUnlisted()
+	var values [][]byte
+	var unwanted []env.Op
+	var err error
+	first, near := c.lists == 1, c.near
+	c.worker.Do(func() { values, unwanted, err = c.readRecords(fresh, first, near) }, func() {
+		c.failed("feeds")(err)
+		for i, f := range fresh {
+			delete(c.reading, f.url)
+			if f.list == c.lists && c.owns(f.url) { // otherwise it is not wanted any more
+				c.add(f, values[i])
+			}
+		}
+		unwanted = slices.DeleteFunc(unwanted, func(op env.Op) bool { return c.feeds[string(op.Key[len(crawledPrefix):])] != nil })
+		if len(unwanted) > 0 {
+			c.store.Commit(unwanted, c.failed("feeds"))
+		}
+		c.wake()
+	})
+}
+
+// add begins to poll a feed of the list as its record says. One whose record cannot be read is polled as a new one.
+func (c *crawler) add(f *crawled, value []byte) {
+	read, err := c.open(f.url, value)
+	if err != nil {
+		c.failed("feeds")(err)
+		read, _ = c.open(f.url, nil)
+	}
+	read.list = f.list
+	c.feeds[f.url] = read
+	if read.stage == here {
+		c.resume(read)
+	}
+}
+
+// dropUnlisted ends the polls of feeds that the list has lost. Those that belong to others go back to them.
+func (c *crawler) dropUnlisted() {
 	var returned []*crawled
-	for url, f := range c.feeds {
-		switch {
-		case f.list == c.lists:
-		case c.near.home(url) == c.near.self: // its record stays, in case the feed comes back
-			f.gone = true
-			delete(c.feeds, url)
-		case f.stage == here:
+	c.forget(func(f *crawled) bool {
+		if f.list != c.lists && !c.owns(f.url) && c.near.self >= 0 && f.stage == here {
 			returned = append(returned, f)
 		}
-	}
+		return f.list != c.lists && c.owns(f.url)
+	})
 	slices.SortFunc(returned, func(a, b *crawled) int { return strings.Compare(a.url, b.url) })
 	for _, f := range returned {
 		c.leave(f, c.near.crawlers[c.near.home(f.url)].Peer.ID)
 	}
-	return nil
+}
+
+// readRecords reads the records of feeds. The first time it also returns the operations that delete records of feeds that left the
+// list while the node was down.
+func (c *crawler) readRecords(fresh []*crawled, first bool, near *locality) (values [][]byte, unwanted []env.Op, err error) {
+	wanted := map[string]bool{}
+	for _, f := range fresh {
+		value, readErr := c.store.Get([]byte(crawledPrefix + f.url))
+		err = cmp.Or(err, readErr)
+		values, wanted[f.url] = append(values, value), true
+	}
+	if first {
+		err = cmp.Or(err, c.store.Range([]byte(crawledPrefix), func(key, value []byte) bool {
+			var m tierspb.Crawled
+			url := string(key[len(crawledPrefix):])
+			if !wanted[url] && (near.home(url) != near.self || proto.Unmarshal(value, &m) != nil || len(m.To) == 0) {
+				unwanted = append(unwanted, env.Op{Key: slices.Clone(key)})
+			}
+			return true
+		}))
+	}
+	return values, unwanted, err
+}
+
+// forget ends the polls of feeds, and deletes what the crawler remembers of them, except to whom it has handed a feed, which
+// comes back.
+func (c *crawler) forget(which func(f *crawled) bool) {
+	var ops []env.Op
+	for url, f := range c.feeds {
+		if !which(f) {
+			continue
+		}
+		f.gone = true
+		delete(c.feeds, url)
+		if f.stage == here {
+			ops = append(ops, env.Op{Key: c.key(url)})
+		}
+	}
+	if len(ops) > 0 {
+		c.store.Commit(ops, c.failed("feeds"))
+	}
 }
 
 func (c *crawler) schedule(f *crawled, at time.Time) {
@@ -132,23 +204,69 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// receivers returns the filters that get the articles of a feed: all out-replicas of one in-replica.
-func (c *crawler) receivers(url string) (links []*outLink) {
-	if len(c.plan.ins) == 0 {
-		return nil
-	}
-	in := c.plan.ins[share("in "+url, len(c.plan.ins))]
-	for _, l := range c.out.links {
-		if l.to.in == in {
-			links = append(links, l)
+// owns reports whether a feed is in this crawler's part of the list.
+func (c *crawler) owns(url string) bool { return c.near.self >= 0 && c.near.home(url) == c.near.self }
+
+// replan makes the feeds those of a new plan. The list adds others. A feed whose home is another crawler now begins anew there;
+// what this one has found is on its way, and repeats are dropped by their ids.
+func (c *crawler) replan() {
+	before, next := c.near, newLocality(c.plans.plan, c.plans.current, c.clock.Now())
+	next.inherit(before)
+	var ops []env.Op
+	for url, f := range c.feeds {
+		if next.self < 0 || c.owns(url) && next.home(url) != next.self {
+			f.gone = true
+			delete(c.feeds, url)
+			ops = append(ops, env.Op{Key: c.key(url)})
 		}
 	}
-	return links
+	if len(ops) > 0 {
+		c.store.Commit(ops, c.failed("feeds"))
+	}
+	c.near = next
+	for url, f := range c.feeds {
+		f.links = c.plans.linksTo(c.out, url)
+		c.rehome(f, before.home(url) == before.self)
+	}
+}
+
+// rehome goes on with a feed by a new plan. was says that it belonged to this crawler before, as it then does now.
+func (c *crawler) rehome(f *crawled, was bool) {
+	l := c.near
+	lost := l.index(env.PeerID(f.record.To)) < 0 // the crawler that it was handed to, if any, has left
+	switch {
+	case c.owns(f.url) && !was: // it comes home
+		c.store.Commit([]env.Op{{Key: []byte(borrowedPrefix + f.url)}}, c.failed("feeds"))
+		if f.stage == away { // what another crawler may have of it is older
+			f.record.Term = max(f.record.Term, uint64(c.clock.Now().UnixMilli()))
+		}
+		f.stage, f.record.From, f.record.To, f.record.Has = here, nil, nil, false
+		c.settle(f, func() {})
+		c.resume(f)
+	case c.owns(f.url):
+		if f.stage == leaving && l.index(f.to) < 0 || (f.stage == handing || f.stage == away || f.stage == recalled) && lost {
+			f.stage, f.record.To, f.record.Has = here, nil, false
+			c.resume(f)
+		}
+		if f.stage == recalled && l.index(f.to) < 0 {
+			f.to = l.crawlers[l.self].Peer.ID
+		}
+	case f.stage == here || f.stage == leaving:
+		if home := l.crawlers[l.home(f.url)].Peer.ID; home != env.PeerID(f.record.From) || f.stage == leaving {
+			f.stage = here
+			c.leave(f, home)
+		}
+	case f.stage == handing && lost:
+		f.stage = away
+	}
+	if (f.stage == handing || f.stage == recalled) && !slices.Contains(l.moving, f) {
+		l.moving = append(l.moving, f)
+	}
 }
 
 // run begins the polls that are due, unless a queue is full.
 func (c *crawler) run(now time.Time) (next time.Time) {
-	if !c.cfg.Drop && c.out.firstFull(c.out.links) != nil {
+	if c.out.waiting() != nil {
 		return time.Time{} // the acknowledgement that makes room wakes the node
 	}
 	for len(c.polls) < maxPolls {
@@ -210,6 +328,10 @@ func (c *crawler) concluded(h env.Handle, a env.Answer, doc *feed.Feed, err erro
 	f.poll = 0
 	defer c.wake()
 	c.stats.Polls++
+	if a.HasDocument() {
+		c.stats.Documents++
+		c.stats.DocumentBytes += uint64(len(a.Body))
+	}
 	ruled := a
 	if a.HasDocument() && doc == nil && err == nil { // it is the last one, byte for byte
 		ruled.Status, ruled.Body = 304, nil
@@ -233,18 +355,26 @@ func (c *crawler) concluded(h env.Handle, a env.Answer, doc *feed.Feed, err erro
 	}
 	var ops []env.Op
 	var written []*queued
-	for _, article := range f.news(doc) {
+	articles, turned := f.news(doc)
+	if turned {
+		c.stats.Turned++
+	}
+	for _, article := range articles {
 		q, more := c.out.appendTo(f.links, article)
 		f.last = c.out.last
 		ops, written = append(ops, more...), append(written, q)
 		c.stats.Found++
+		c.stats.Bytes += uint64(len(article))
 	}
-	ops = append(ops, env.Op{Key: c.key(f.url), Value: wire.Encode(f.record)})
+	if !f.gone {
+		ops = append(ops, env.Op{Key: c.key(f.url), Value: wire.Encode(f.record)})
+	}
 	c.store.Commit(ops, func(err error) { c.out.written(written, err) })
 }
 
-// news returns the articles of a document that are not known, the oldest first, and remembers them.
-func (f *crawled) news(doc *feed.Feed) (articles [][]byte) {
+// news returns the articles of a document that are not known, the oldest first, and remembers them. turned reports that none
+// of them was known in a feed that has been polled before: others may have come and gone between the two polls.
+func (f *crawled) news(doc *feed.Feed) (articles [][]byte, turned bool) {
 	known := map[uint64]bool{}
 	for _, id := range f.record.Items {
 		known[id] = true
@@ -257,6 +387,7 @@ func (f *crawled) news(doc *feed.Feed) (articles [][]byte) {
 			items = append(items, id)
 		}
 	}
+	turned = len(known) > 0 && len(items) > 0 && !slices.ContainsFunc(items, func(id uint64) bool { return known[id] })
 	for i := range slices.Backward(doc.Items) {
 		it := &doc.Items[i]
 		if id := shortID(it); !known[id] {
@@ -275,7 +406,7 @@ func (f *crawled) news(doc *feed.Feed) (articles [][]byte) {
 		}
 	}
 	f.record.Items = items
-	return articles
+	return articles, turned
 }
 
 func shortID(it *feed.Item) uint64 { return binary.BigEndian.Uint64(it.ID[:]) }

@@ -49,10 +49,22 @@
 // found again by the other; and the articles of a feed stay in order. Only while it is on its way, for about
 // a second, does nobody poll it. If a crawler is down, its feeds wait for it.
 //
+// # Another plan
+//
+// Nodes take another plan while they run, each when it sees the file, and keep the links of the plan before. Every article
+// belongs to the plan by which its crawler sent it: a crawler changes plans at a position of its log, and tells its filters.
+// A filter matches the articles after that position only when it runs the same plan and all reflectors of the plan have
+// placed their queries; those before it as ever. A reflector leaves queries at the filters of the plan before until these
+// have matched everything up to the crawlers' positions, and takes articles from the filters of both plans. So nothing
+// falls in between. What arrives twice, because a query was at two filters, or a feed at two crawlers, the application
+// drops by its id. A node takes a third plan only when nothing of the first is under way; nodes that left the plan and are
+// silent for ten minutes count as gone.
+//
 // # Parts
 //
 // Tiers receives messages and time. outbox is the log and the links downstream, inbox a link upstream, crawler, filter
-// and queries what the roles do; locality, assignment and handover are the crawlers' part of who polls what. The application of a reflector (internal/daemon) matches and keeps articles.
+// and queries what the roles do; locality, assignment and handover are the crawlers' part of who polls what, and changes is the
+// way from one plan to the next. The application of a reflector (internal/daemon) matches and keeps articles.
 package tiers
 
 //go:generate protoc --proto_path=tierspb --go_out=tierspb --go_opt=paths=source_relative tierspb/tiers.proto

@@ -22,6 +22,7 @@ const (
 // A filter matches articles with the queries of its reflectors (section 3.2).
 type filter struct {
 	*base
+	tiers      *Tiers
 	out        *outbox
 	reflectors []*placed // in the order of the links
 	busy       map[*inbox]bool
@@ -35,6 +36,9 @@ type placed struct {
 	entries map[uint64]entry // by the hash of the query
 	digests digests
 	all     int // queries that could not be indexed: while there is one, every article passes
+
+	confirmed   bool // it has had all queries of the plan
+	uncommitted int  // changes that are not durable yet
 }
 
 type entry struct {
@@ -43,13 +47,12 @@ type entry struct {
 	whole  bool // counted in all
 }
 
-func newFilter(b *base, out *outbox) (*filter, error) {
-	f := &filter{base: b, out: out, busy: map[*inbox]bool{}}
-	for _, l := range out.links {
-		p := &placed{link: l, index: cobra.NewFilter(cobra.Config{}, index.New()), entries: map[uint64]entry{}}
+func newFilter(t *Tiers) (*filter, error) {
+	f := &filter{base: t.base, tiers: t, out: t.out, busy: map[*inbox]bool{}}
+	for _, l := range t.out.links {
+		p := newPlaced(l)
 		f.reflectors = append(f.reflectors, p)
-		prefix := queryPrefix + string(l.to.Peer.ID)
-		if err := b.store.Range([]byte(prefix), func(_, value []byte) bool {
+		if err := t.store.Range([]byte(p.prefix()), func(_, value []byte) bool {
 			p.add(string(value))
 			return true
 		}); err != nil {
@@ -57,6 +60,34 @@ func newFilter(b *base, out *outbox) (*filter, error) {
 		}
 	}
 	return f, nil
+}
+
+func newPlaced(l *outLink) *placed {
+	return &placed{link: l, index: cobra.NewFilter(cobra.Config{}, index.New()), entries: map[uint64]entry{}}
+}
+
+// prefix returns the beginning of the keys of a reflector's queries.
+func (p *placed) prefix() string { return queryPrefix + string(p.link.to.Peer.ID) }
+
+// replan makes the reflectors those of a new plan, and returns the operations that delete the queries of the others.
+func (f *filter) replan() (ops []env.Op) {
+	old := f.reflectors
+	f.reflectors = nil
+	for _, l := range f.out.links {
+		p := newPlaced(l)
+		if at := slices.IndexFunc(old, func(p *placed) bool { return p.link == l }); at >= 0 {
+			p = old[at]
+			p.confirmed = false
+			old = slices.Delete(old, at, at+1)
+		}
+		f.reflectors = append(f.reflectors, p)
+	}
+	for _, p := range old {
+		for hash := range p.entries {
+			ops = append(ops, env.Op{Key: appendHash([]byte(p.prefix()), hash)})
+		}
+	}
+	return ops
 }
 
 // add adds a query, and returns false if it is known.
@@ -103,7 +134,7 @@ func (f *filter) placedOf(l *outLink) *placed {
 // onPlace changes the queries of a reflector. If the record is lost in a crash, the next comparison finds it missing.
 func (f *filter) onPlace(l *outLink, m *tierspb.Place) {
 	p := f.placedOf(l)
-	prefix := []byte(queryPrefix + string(l.to.Peer.ID))
+	prefix := []byte(p.prefix())
 	var ops []env.Op
 	for _, text := range m.Add {
 		if len(text) > maxQuery || len(p.entries) >= maxPlaced {
@@ -120,7 +151,11 @@ func (f *filter) onPlace(l *outLink, m *tierspb.Place) {
 		}
 	}
 	if len(ops) > 0 {
-		f.store.Commit(ops, f.failed("queries"))
+		p.uncommitted++
+		f.store.Commit(ops, func(err error) {
+			p.uncommitted--
+			f.failed("queries")(err)
+		})
 	}
 }
 
@@ -130,7 +165,14 @@ func (f *filter) onCompare(l *outLink, m *tierspb.Compare) error {
 		return fmt.Errorf("%w: tiers: %d digests", wire.ErrFrame, len(m.Digests))
 	}
 	p := f.placedOf(l)
-	answer := &tierspb.Differs{}
+	if p.uncommitted > 0 { // the reflector asks again
+		return nil
+	}
+	if p.digests == digests(m.Digests) && m.Plan == f.plans.plan.Digest {
+		p.confirmed = true
+	}
+	answer := &tierspb.Differs{Plan: f.plans.plan.Digest}
+	answer.Settled = f.isSettled && (len(l.pending) == 0 || has(f.plans.current.down, l.to.Peer.ID))
 	differ := map[int]*tierspb.Bucket{}
 	for b, digest := range m.Digests {
 		if p.digests[b] != digest && len(differ) < maxDiffering {
@@ -164,8 +206,12 @@ func (f *filter) onCompare(l *outLink, m *tierspb.Compare) error {
 // together, so that after a crash nothing is missing and nothing is queued twice.
 func (f *filter) match(i *inbox) {
 	waits := ""
-	if l := f.out.firstFull(f.out.links); l != nil && !f.cfg.Drop {
+	if l := f.out.waiting(); l != nil {
 		waits = l.blockedBy()
+	} else if len(i.buffer) > 0 && !f.mayTake(i, i.buffer[0].Position) {
+		if waits = f.plans.self().Name; !f.plans.ready {
+			waits = f.unready()
+		}
 	}
 	i.waitFor(waits)
 	if f.busy[i] || len(i.buffer) == 0 || waits != "" {
@@ -173,9 +219,9 @@ func (f *filter) match(i *inbox) {
 	}
 	var ops []env.Op
 	var written []*queued
-	bytes, last, life := 0, uint64(0), i.life
+	bytes, last, life, began := 0, uint64(0), i.life, f.clock.Now()
 	for n := 0; len(i.buffer) > 0 && n < matchBatch; n++ {
-		if n > 0 && !f.cfg.Drop && f.out.firstFull(f.out.links) != nil {
+		if n > 0 && (f.out.waiting() != nil || !f.mayTake(i, i.buffer[0].Position)) {
 			break
 		}
 		item := i.take()
@@ -188,6 +234,7 @@ func (f *filter) match(i *inbox) {
 		ops, written = append(ops, more...), append(written, q)
 		f.stats.Passed++
 	}
+	f.stats.MatchMicros += uint64(f.clock.Now().Sub(began).Microseconds())
 	f.busy[i] = true
 	f.store.Commit(append(ops, i.cursor(last)), func(err error) {
 		delete(f.busy, i)

@@ -1,6 +1,7 @@
 package tiers
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -28,7 +29,7 @@ const (
 const borrowedPrefix = "tiers/borrowed/" // then the address: of a feed that belongs to the share of another crawler
 
 func (c *crawler) key(url string) []byte {
-	if c.near.home(url) == c.near.self {
+	if c.owns(url) {
 		return []byte(crawledPrefix + url)
 	}
 	return []byte(borrowedPrefix + url)
@@ -36,8 +37,11 @@ func (c *crawler) key(url string) []byte {
 
 // open returns a feed as its record says.
 func (c *crawler) open(url string, value []byte) (*crawled, error) {
-	f := &crawled{url: url, record: &tierspb.Crawled{}, links: c.receivers(url), last: c.out.last}
+	f := &crawled{url: url, record: &tierspb.Crawled{}, links: c.plans.linksTo(c.out, url), last: c.out.last}
 	err := proto.Unmarshal(value, f.record)
+	if len(value) == 0 && c.owns(url) {
+		f.record.Term = uint64(c.clock.Now().UnixMilli())
+	}
 	f.settled = f.record.Term
 	switch to := c.near.index(env.PeerID(f.record.To)); {
 	case len(f.record.To) == 0 || to < 0: // or that crawler has left the plan
@@ -63,11 +67,13 @@ func (c *crawler) read(url string) (*crawled, error) {
 // borrowed reads the feeds of other crawlers' shares that this one polls or has polled.
 func (c *crawler) borrowed() error {
 	var broken error
+	var stale []env.Op
 	err := c.store.Range([]byte(borrowedPrefix), func(key, value []byte) bool {
 		url := string(key[len(borrowedPrefix):])
 		home := c.near.home(url)
-		if home == c.near.self {
-			return true // since the plan has changed
+		if c.owns(url) || c.near.self < 0 {
+			stale = append(stale, env.Op{Key: slices.Clone(key)}) // since the plan has changed; it would count if that changed back
+			return true
 		}
 		var f *crawled
 		if f, broken = c.open(url, value); broken != nil {
@@ -82,10 +88,10 @@ func (c *crawler) borrowed() error {
 		}
 		return true
 	})
-	if err == nil {
-		err = broken
+	if len(stale) > 0 {
+		c.store.Commit(stale, c.failed("feeds"))
 	}
-	return err
+	return cmp.Or(err, broken)
 }
 
 // resume polls a feed when its record says.
@@ -167,7 +173,7 @@ func (c *crawler) sendTo(crawler int, m *tierspb.Message) {
 // onHand takes a feed, or says that it was taken before.
 func (c *crawler) onHand(from int, m *tierspb.Hand) error {
 	f, err := c.known(m.Url)
-	if err != nil || m.Record == nil {
+	if err != nil || f == nil || m.Record == nil {
 		return err
 	}
 	term := m.Record.Term
@@ -203,16 +209,16 @@ func (c *crawler) onHand(from int, m *tierspb.Hand) error {
 }
 
 // known returns a feed that this crawler polls, has polled, or is to poll. One of its own share that its list lacks is
-// kept on disk only.
+// kept on disk only. It returns nil while the record is being read: the other crawler sends its message again.
 func (c *crawler) known(url string) (*crawled, error) {
-	if f := c.feeds[url]; f != nil {
+	if f := c.feeds[url]; f != nil || c.reading[url] != nil {
 		return f, nil
 	}
 	f, err := c.read(url)
 	if err != nil {
 		return nil, err
 	}
-	if f.gone = c.near.home(url) == c.near.self; !f.gone {
+	if f.gone = c.owns(url); !f.gone {
 		c.feeds[url] = f
 	}
 	return f, nil
@@ -231,7 +237,7 @@ func (c *crawler) onTaken(from int, m *tierspb.Taken) {
 // decides.
 func (c *crawler) onRecall(from int, m *tierspb.Recall) error {
 	f, err := c.known(m.Url)
-	if err != nil || c.near.home(m.Url) != from {
+	if err != nil || f == nil || c.near.home(m.Url) != from {
 		return err
 	}
 	switch back := f.stage == away && c.near.index(env.PeerID(f.record.To)) == from; {

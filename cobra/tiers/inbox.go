@@ -20,6 +20,8 @@ type inbox struct {
 	log      uint64 // of the sender; 0: it has never sent
 	received uint64 // position of the last article in buffer, or before it
 	done     uint64 // position up to which everything is passed on, durably
+	plan     string // digest of the sender's
+	since    uint64 // position after which it sends by that plan
 	dropped  uint64 // articles that the sender has dropped, as it last said
 	buffer   []*tierspb.Item
 	bytes    int       // of buffer, and of what is being passed on
@@ -55,6 +57,11 @@ func (i *inbox) onSend(m *tierspb.Send, now time.Time) {
 		i.log, i.received, i.done, i.buffer, i.bytes = m.Log, m.Acked, m.Acked, nil, 0
 		i.handed = nil
 		i.life++
+		i.since = 0
+	}
+	i.received, i.done = max(i.received, m.Acked), max(i.done, m.Acked)
+	if m.Since >= i.since { // otherwise a later frame has overtaken this one
+		i.plan, i.since = m.Plan, m.Since
 	}
 	i.dropped = max(i.dropped, m.Dropped)
 	previous := m.Previous
@@ -66,13 +73,14 @@ func (i *inbox) onSend(m *tierspb.Send, now time.Time) {
 		switch {
 		case item.Position <= i.received:
 			i.stats.Repeated++
-		case previous != i.received || i.bytes+len(item.Article) > i.cfg.Buffer:
+		case previous > i.received || i.bytes+len(item.Article) > i.cfg.Buffer:
 			return // a frame before this one was lost, or the sender has no credit
 		default:
 			i.buffer = append(i.buffer, item)
 			i.bytes += len(item.Article)
 			i.received = item.Position
 			i.stats.Received++
+			i.stats.Bytes += uint64(len(item.Article))
 		}
 		previous = item.Position
 	}
@@ -113,7 +121,7 @@ func (i *inbox) acknowledge() {
 	i.acks++
 	i.send(i.from.Peer, env.Control, &tierspb.Message{Body: &tierspb.Message_Ack{Ack: &tierspb.Ack{
 		Log: i.log, Session: i.session, Number: i.acks, Received: i.received, Done: i.done,
-		Room: uint32(max(0, i.cfg.Buffer-i.bytes)), WaitsFor: i.waitsFor,
+		Room: uint32(max(0, i.cfg.Buffer-i.bytes)), WaitsFor: i.waitsFor, Plan: i.plans.plan.Digest, Settled: i.isSettled,
 	}}})
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"tidings/cobra/provision"
 	"tidings/cobra/tiers/tierspb"
 	"tidings/internal/env"
 )
@@ -33,10 +34,10 @@ const (
 	maxLatencies = maxBatch / 13
 )
 
-// locality is what a crawler knows of the latencies of all crawlers to the hosts of its list, and the moves of feeds.
+// locality is what a crawler of a plan, or one that has left it, knows of the latencies of all crawlers to the hosts of its list, and the moves of feeds.
 type locality struct {
 	crawlers []Node // of the plan, in order
-	self     int
+	self     int    // -1: it has left
 	hosts    []*host
 	byHash   map[uint64]*host
 	due      env.Calendar[*host] // probes
@@ -60,15 +61,33 @@ type host struct {
 }
 
 func newLocality(p Plan, n neighbours, now time.Time) *locality {
-	l := &locality{self: n.index, byHash: map[uint64]*host{}, probes: map[env.Handle]*host{}, tableAt: now.Add(probeInterval), roundAt: now.Add(roundInterval)}
+	l := &locality{self: -1, byHash: map[uint64]*host{}, probes: map[env.Handle]*host{}, tableAt: now.Add(probeInterval), roundAt: now.Add(roundInterval)}
 	for _, node := range p.Nodes {
-		if node.Role == n.self.Role {
+		if node.Role == provision.Crawler {
+			if node.Peer.ID == n.self.Peer.ID {
+				l.self = len(l.crawlers)
+			}
 			l.crawlers = append(l.crawlers, node)
 			l.tables = append(l.tables, map[uint64]uint32{})
 		}
 	}
 	l.heard = make([]time.Time, len(l.crawlers))
 	return l
+}
+
+// inherit takes over what is known of hosts and crawlers in an earlier plan.
+func (l *locality) inherit(from *locality) {
+	l.hosts, l.byHash, l.due, l.probes = from.hosts, from.byHash, from.due, from.probes
+	for i, n := range l.crawlers {
+		if was := from.index(n.Peer.ID); was >= 0 {
+			l.tables[i], l.heard[i] = from.tables[was], from.heard[was]
+		}
+	}
+	for _, h := range l.hosts {
+		if l.self >= 0 && h.millis > 0 { // the node may come back
+			l.tables[l.self][h.hash] = uint32(h.millis)
+		}
+	}
 }
 
 // home returns the crawler that decides who polls a feed, and that polls it until it decides otherwise.
@@ -124,6 +143,9 @@ func (c *crawler) setHosts(urls []string) {
 // measured notes the latency of an answer. That a host does not answer counts only if it never has: one that is down is as
 // far from all.
 func (c *crawler) measured(h *host, a env.Answer) {
+	if c.near.self < 0 {
+		return
+	}
 	if h != nil && h.millis == 0 && a.Err != "" && a.Err != env.ErrBusy {
 		c.near.tables[c.near.self][h.hash] = unreachable // a later answer counts
 		return
@@ -276,7 +298,7 @@ func (c *crawler) begin(now time.Time) {
 // keepNear measures, tells and moves.
 func (c *crawler) keepNear(now time.Time) (next time.Time) {
 	l := c.near
-	if len(l.crawlers) < 2 {
+	if len(l.crawlers) < 2 || l.self < 0 {
 		return time.Time{}
 	}
 	if !l.tableAt.After(now) {

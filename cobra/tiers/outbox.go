@@ -21,9 +21,10 @@ const (
 // An outbox is the log of a sender and its links.
 type outbox struct {
 	*base
-	log   uint64
-	last  uint64 // position of the last article
-	links []*outLink
+	log         uint64
+	last        uint64 // position of the last article or change of plans
+	links       []*outLink
+	outstanding []*queued // not durable yet, and those after them
 }
 
 // A queued article waits until all its receivers have acknowledged it.
@@ -42,12 +43,15 @@ type outLink struct {
 	acked   uint64    // position up to which the receiver is done
 	dropped uint64
 
+	told     uint64 // acked, as the receiver was last told
 	received uint64 // position up to which the receiver has everything in memory
 	sent     int    // articles of pending that were sent
 	session  uint64 // of the receiver; 0: it has not answered yet
 	acks     uint64 // number of its last acknowledgement
 	room     int    // bytes after received that the receiver takes
 	waitsFor string
+	plan     string    // digest of the receiver's
+	settled  bool      // nothing of an earlier plan is under way to the receiver
 	heardAt  time.Time // of the last acknowledgement
 	retryAt  time.Time // when to send again or to ask for an acknowledgement
 	backoff  time.Duration
@@ -87,6 +91,7 @@ func (o *outbox) load(down []neighbour) error {
 		o.links = append(o.links, &outLink{to: n, acked: r.Acked, received: r.Acked, dropped: r.Dropped, retryAt: env.AtOnce})
 		o.last = max(o.last, r.Acked)
 	}
+	o.last = max(o.last, o.plans.since)
 	var unwanted []env.Op
 	var broken error
 	err = o.store.Range([]byte(queuedPrefix), func(key, value []byte) bool {
@@ -135,10 +140,11 @@ func (o *outbox) isFull(l *outLink) bool {
 	return l.bytes >= o.cfg.Buffer || len(l.pending) >= o.cfg.Items
 }
 
-// firstFull returns a link that is full among those of a list.
-func (o *outbox) firstFull(links []*outLink) *outLink {
-	for _, l := range links {
-		if o.isFull(l) {
+// waiting returns a link with a full queue for which the node does not go on. Receivers that have left the plan get nothing
+// new, so nobody waits for them.
+func (o *outbox) waiting() *outLink {
+	for _, l := range o.links {
+		if !o.cfg.Drop && o.isFull(l) && has(o.plans.current.down, l.to.Peer.ID) {
 			return l
 		}
 	}
@@ -158,12 +164,57 @@ func (o *outbox) appendTo(links []*outLink, article []byte) (q *queued, ops []en
 		}
 		l.add(q)
 		m.To = append(m.To, []byte(l.to.Peer.ID))
+		o.stats.Sent++
 	}
 	if q.waiting == 0 {
 		return q, ops
 	}
 	o.last++
+	o.outstanding = append(o.outstanding, q)
 	return q, append(ops, env.Op{Key: queuedKey(q.position), Value: wire.Encode(m)})
+}
+
+// mark takes a position in the log for something else than an article. The caller commits it and then calls written.
+func (o *outbox) mark() *queued {
+	o.last++
+	q := &queued{position: o.last}
+	o.outstanding = append(o.outstanding, q)
+	return q
+}
+
+// durable returns the position up to which the log is on disk, so that a crash cannot give it to another article.
+func (o *outbox) durable() uint64 {
+	for len(o.outstanding) > 0 && o.outstanding[0].durable {
+		o.outstanding = o.outstanding[1:]
+	}
+	if len(o.outstanding) > 0 {
+		return o.outstanding[0].position - 1
+	}
+	return o.last
+}
+
+// relink makes the links those to a list of nodes. Records of the others are deleted by the operations that it returns.
+func (o *outbox) relink(down []neighbour) (ops []env.Op) {
+	old := o.links
+	o.links = nil
+	for _, n := range down {
+		l := &outLink{to: n}
+		if at := slices.IndexFunc(old, func(l *outLink) bool { return l.to.Peer.ID == n.Peer.ID }); at >= 0 {
+			l = old[at]
+			old = slices.Delete(old, at, at+1)
+		}
+		l.to, l.retryAt, l.backoff = n, env.AtOnce, 0
+		o.links = append(o.links, l)
+	}
+	for _, l := range old {
+		for _, q := range l.pending { // of a receiver that is gone
+			if q.waiting--; q.waiting == 0 {
+				ops = append(ops, env.Op{Key: queuedKey(q.position)})
+			}
+		}
+		ops = append(ops, env.Op{Key: []byte(linkPrefix + string(l.to.Peer.ID))})
+	}
+	return ops
 }
 
 func queuedKey(position uint64) []byte {
@@ -196,7 +247,7 @@ func (o *outbox) onAck(l *outLink, m *tierspb.Ack, now time.Time) {
 	}
 	restarted := m.Session != l.session
 	l.session, l.acks, l.heardAt, l.backoff = m.Session, m.Number, now, 0
-	l.room, l.waitsFor = int(min(m.Room, maxBuffer)), m.WaitsFor
+	l.room, l.waitsFor, l.plan, l.settled = int(min(m.Room, maxBuffer)), m.WaitsFor, m.Plan, m.Settled
 	if m.Received < l.received || restarted {
 		l.sent = 0 // what was in the receiver's memory is lost
 	}
@@ -244,7 +295,15 @@ func (l *outLink) inFlight() (bytes int) {
 
 // run sends what receivers have room for, and returns when to send again.
 func (o *outbox) run(now time.Time) (next time.Time) {
+	durable := o.durable()
 	for _, l := range o.links {
+		if len(l.pending) == 0 { // nothing up to there is for the receiver
+			l.acked = max(l.acked, durable)
+			l.received = max(l.received, l.acked)
+			if l.acked >= o.plans.since && l.told < o.plans.since {
+				l.retryAt = now // the receiver waits to hear that nothing of the plan before comes any more
+			}
+		}
 		if full := o.isFull(l); full != l.full {
 			l.full, l.fullAt = full, now
 		}
@@ -295,9 +354,10 @@ func (l *outLink) previous() uint64 {
 }
 
 func (o *outbox) message(l *outLink, previous uint64) *tierspb.Send {
-	return &tierspb.Send{Log: o.log, Acked: l.acked, Previous: previous, Dropped: l.dropped}
+	return &tierspb.Send{Log: o.log, Acked: l.acked, Previous: previous, Dropped: l.dropped, Plan: o.plans.plan.Digest, Since: o.plans.since}
 }
 
 func (o *outbox) send(l *outLink, m *tierspb.Send) {
+	l.told = m.Acked
 	o.base.send(l.to.Peer, env.Bulk, &tierspb.Message{Body: &tierspb.Message_Send{Send: m}})
 }

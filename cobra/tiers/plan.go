@@ -1,6 +1,7 @@
 package tiers
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"slices"
@@ -13,6 +14,7 @@ import (
 type Plan struct {
 	Nodes      []Node // in the order of the topology file, which numbers the nodes of a role
 	OutFilters int    // filters with different queries and the same feeds, at least 1
+	Digest     string // of the topology
 }
 
 // A Node is a node of a plan.
@@ -52,7 +54,7 @@ func (p Plan) find(self env.PeerID) (n neighbours, err error) {
 		}
 	}
 	if !found {
-		return n, fmt.Errorf("no node of the topology has this node's id: give the entry of this node its address as \"peer\"")
+		return n, errNotInPlan
 	}
 	n.of = counts[n.self.Role]
 	for _, name := range n.self.Links {
@@ -75,6 +77,8 @@ func (p Plan) find(self env.PeerID) (n neighbours, err error) {
 	}
 	return n, nil
 }
+
+var errNotInPlan = errors.New("no node of the topology has this node's id: give the entry of this node its address as \"peer\"")
 
 // next is the role to which nodes of a role send articles.
 var next = map[string]string{provision.Crawler: provision.Filter, provision.Filter: provision.Reflector}

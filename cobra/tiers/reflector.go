@@ -30,7 +30,7 @@ func (t *Tiers) reflect(i *inbox) {
 	}
 	name := ""
 	if i.bytes >= t.cfg.Buffer/2 { // the application is behind
-		name = t.self.Name
+		name = t.plans.self().Name
 	}
 	i.waitFor(name)
 }

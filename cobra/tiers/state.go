@@ -1,10 +1,17 @@
 package tiers
 
-import "time"
+import (
+	"time"
+
+	"tidings/internal/env"
+)
 
 // A State says what a node of a plan does.
 type State struct {
 	Name, Role string
+	Plan       string      // digest of the topology
+	Settled    bool        // nothing of an earlier topology is under way
+	Retired    bool        // the node is not in the topology any more
 	Down, Up   []LinkState // links to receivers, and from senders
 	Feeds      int         // that a crawler polls
 	Queries    int         // distinct ones that a reflector has, or that a filter has for its reflectors
@@ -26,21 +33,32 @@ type LinkState struct {
 
 // State returns what the node does. Without a plan it is empty.
 func (t *Tiers) State() State {
-	s := State{Name: t.self.Name, Role: t.self.Role, Stats: t.Stats()}
+	s := State{Name: t.plans.self().Name, Role: t.Role(), Plan: t.plans.plan.Digest, Stats: t.Stats()}
 	if t.out == nil {
 		return s
 	}
+	s.Settled, s.Retired = t.isSettled, t.retired()
+	left := func(list []neighbour, id env.PeerID, items int) bool { return items == 0 && !has(list, id) }
 	for _, l := range t.out.links {
+		if left(t.plans.current.down, l.to.Peer.ID, len(l.pending)) {
+			continue
+		}
 		d := LinkState{Name: l.to.Name, Items: len(l.pending), Bytes: l.bytes, Dropped: l.dropped, Heard: l.heardAt}
 		if l.full {
 			d.Full = l.fullAt
-			if !t.cfg.Drop && (s.WaitsFor == "" || l.fullAt.Before(s.Since)) {
+			if !t.cfg.Drop && has(t.plans.current.down, l.to.Peer.ID) && (s.WaitsFor == "" || l.fullAt.Before(s.Since)) {
 				s.WaitsFor, s.Since = l.blockedBy(), l.fullAt
 			}
 		}
 		s.Down = append(s.Down, d)
 	}
 	for _, i := range t.in {
+		if t.filter != nil && i.waitsFor != "" && s.WaitsFor == "" {
+			s.WaitsFor, s.Since = i.waitsFor, t.plans.changed // for the queries of a plan
+		}
+		if left(t.plans.current.up, i.from.Peer.ID, len(i.buffer)+len(i.handed)) {
+			continue
+		}
 		s.Up = append(s.Up, LinkState{Name: i.from.Name, Items: len(i.buffer) + len(i.handed), Bytes: i.bytes, Dropped: i.dropped, Heard: i.heardAt})
 	}
 	switch {
@@ -56,11 +74,9 @@ func (t *Tiers) State() State {
 		}
 	case t.queries != nil:
 		s.Placed = true
-		for _, p := range t.queries.parts {
-			s.Queries += len(p.texts)
-		}
+		s.Queries = len(t.queries.texts)
 		for _, f := range t.queries.filters {
-			s.Placed = s.Placed && f.inSync
+			s.Placed = s.Placed && (f.inSync || !has(t.plans.current.up, f.filter.Peer.ID))
 		}
 	}
 	return s

@@ -92,6 +92,13 @@ type Stats struct {
 	Probes   uint64 // requests with which a crawler only measured how far a host is
 	Handed   uint64 // feeds that a crawler has handed to another
 	Taken    uint64 // feeds that a crawler has got from another
+	Turned   uint64 // documents without any item of the one before, so that a crawler may have missed some in between
+
+	Bytes         uint64 // of the articles that were found or received
+	Sent          uint64 // articles queued for receivers, once for each
+	Documents     uint64 // documents that origins have answered with
+	DocumentBytes uint64 // of them
+	MatchMicros   uint64 // microseconds that a filter has spent on matching
 
 	Waiting      int    // articles that wait for receivers, once for each
 	WaitingBytes int    // of them
@@ -102,15 +109,17 @@ type Stats struct {
 
 // base is what every part needs.
 type base struct {
-	cfg     Config
-	clock   env.Clock
-	net     env.Network
-	store   env.Store
-	rand    *rand.Rand
-	log     *slog.Logger
-	session uint64
-	stats   Stats
-	due     time.Time // when Run has work next
+	cfg       Config
+	clock     env.Clock
+	net       env.Network
+	store     env.Store
+	rand      *rand.Rand
+	log       *slog.Logger
+	session   uint64
+	stats     Stats
+	due       time.Time // when Run has work next
+	plans     plans
+	isSettled bool // nothing of an earlier plan is under way, when Run last looked
 }
 
 // wake lets Run look for work at once.
@@ -132,7 +141,7 @@ func (b *base) failed(what string) func(error) {
 // Tiers is the part of one node in a plan. A node without a role has one, too, which does nothing.
 type Tiers struct {
 	*base
-	neighbours
+	selfID  env.PeerID
 	out     *outbox
 	in      []*inbox
 	crawler *crawler // nil: the node is none
@@ -146,47 +155,51 @@ func New(e env.Env, self env.PeerID, c Config, app Application) (*Tiers, error) 
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	t := &Tiers{base: &base{cfg: c.withDefaults(), clock: e.Clock, net: e.Network, store: e.Store, rand: e.Rand, log: e.Log}, app: app}
+	t := &Tiers{selfID: self, app: app, base: &base{cfg: c.withDefaults(), clock: e.Clock, net: e.Network, store: e.Store, rand: e.Rand, log: e.Log}}
 	if len(c.Plan.Nodes) == 0 {
 		return t, nil
 	}
+	var fresh bool
 	var err error
-	if t.neighbours, err = c.Plan.find(self); err != nil {
+	if t.plans, fresh, err = loadPlans(t.base, c.Plan, self); err != nil {
 		return nil, err
 	}
 	t.session = t.rand.Uint64()
 	t.out = &outbox{base: t.base}
-	if err := t.out.load(t.down); err != nil {
+	if err := t.out.load(t.plans.down()); err != nil {
 		return nil, fmt.Errorf("read the queue for other nodes: %w", err)
 	}
-	for _, n := range t.up {
+	if fresh {
+		t.begin(nil)
+	}
+	for _, n := range t.plans.up() {
 		i := &inbox{base: t.base, from: n}
 		if err := i.load(); err != nil {
 			return nil, fmt.Errorf("read how far %s has sent: %w", n.Name, err)
 		}
 		t.in = append(t.in, i)
 	}
-	switch t.self.Role {
+	switch t.plans.self().Role {
 	case provision.Crawler:
 		if c.Rules == nil {
 			return nil, errors.New("tiers: Rules is nil; a crawler needs them")
 		}
-		if t.crawler, err = newCrawler(t.base, e, t.neighbours, t.out); err != nil {
+		if t.crawler, err = newCrawler(t.base, e, t.out); err != nil {
 			return nil, fmt.Errorf("read the feeds of other crawlers: %w", err)
 		}
 	case provision.Filter:
-		t.filter, err = newFilter(t.base, t.out)
+		t.filter, err = newFilter(t)
 	case provision.Reflector:
-		t.queries = newQueries(t.base, t.neighbours)
+		t.queries = newQueries(t)
 	default:
-		err = fmt.Errorf("topology: %s has the unknown role %q", t.self.Name, t.self.Role)
+		err = fmt.Errorf("topology: %s has the unknown role %q", t.plans.self().Name, t.plans.self().Role)
 	}
 	t.wake()
 	return t, err
 }
 
 // Role returns the node's role in the plan; "" if it has none.
-func (t *Tiers) Role() string { return t.self.Role }
+func (t *Tiers) Role() string { return t.plans.self().Role }
 
 // Receive handles a message of another node.
 func (t *Tiers) Receive(from env.PeerID, body []byte) error {
@@ -199,7 +212,7 @@ func (t *Tiers) Receive(from env.PeerID, body []byte) error {
 	}
 	now := t.clock.Now()
 	defer t.wake()
-	if t.crawler != nil {
+	if t.crawler != nil && t.crawler.near.self >= 0 {
 		if i := t.crawler.near.index(from); i >= 0 && i != t.crawler.near.self {
 			return t.crawler.onMessage(i, &m)
 		}
@@ -258,6 +271,7 @@ func (t *Tiers) Run(now time.Time) time.Time {
 	case t.crawler != nil:
 		next = env.Sooner(t.crawler.keepNear(now), t.crawler.run(now))
 	case t.filter != nil:
+		t.filter.prepare()
 		for _, i := range t.in {
 			t.filter.match(i)
 		}
@@ -266,6 +280,12 @@ func (t *Tiers) Run(now time.Time) time.Time {
 			t.reflect(i)
 		}
 		next = t.queries.run(now)
+	}
+	if settled := t.settled(now); settled != t.isSettled {
+		t.isSettled = settled
+		for _, i := range t.in {
+			i.ackDue = true
+		}
 	}
 	next = env.Sooner(next, t.out.run(now))
 	for _, i := range t.in {

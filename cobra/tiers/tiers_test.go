@@ -67,7 +67,7 @@ func (k *keeper) Reflect(a *cobra.Article, done func(bool)) {
 }
 
 // threeTiers is a plan of one node for each role.
-var threeTiers = Plan{OutFilters: 1, Nodes: []Node{
+var threeTiers = Plan{Digest: "three", OutFilters: 1, Nodes: []Node{
 	{Name: "crawler-1", Role: provision.Crawler, Peer: env.Peer{ID: "c"}, Links: []string{"filter-1-1"}},
 	{Name: "filter-1-1", Role: provision.Filter, Peer: env.Peer{ID: "f"}, Links: []string{"reflector-1"}},
 	{Name: "reflector-1", Role: provision.Reflector, Peer: env.Peer{ID: "r"}},
@@ -114,9 +114,7 @@ func FuzzReceive(f *testing.F) {
 			m := newMemory()
 			n := startIn(t, fourNodes, self, m, &keeper{})
 			n.AddQuery("comet")
-			if err := n.SetFeeds([]string{"http://a.example/", "http://b.example/"}); err != nil {
-				t.Fatal(err)
-			}
+			n.SetFeeds([]string{"http://a.example/", "http://b.example/"})
 			for _, from := range []env.PeerID{"c", "d", "f", "r", "stranger"} {
 				_ = n.Receive(from, body) // an error says that it is no message
 				for range 3 {
@@ -203,9 +201,7 @@ func TestFeedsAndQueriesAreDividedEvenly(t *testing.T) {
 func TestADocumentThatStaysIsReadOnce(t *testing.T) {
 	m := newMemory()
 	poll := func(n *Tiers, items ...string) {
-		if err := n.SetFeeds([]string{"http://a.example/"}); err != nil {
-			t.Fatal(err)
-		}
+		n.SetFeeds([]string{"http://a.example/"})
 		m.now = m.now.Add(time.Hour)
 		n.Run(m.now)
 		var doc bytes.Buffer
@@ -224,7 +220,54 @@ func TestADocumentThatStaysIsReadOnce(t *testing.T) {
 	n = start(t, "c", m, nil)
 	poll(n, "b", "a")
 	poll(n, "c", "b", "a")
-	if s := n.State(); n.out.last != 3 || s.Down[0].Items != 3 {
-		t.Errorf("%d articles, of which %d wait, want 3", n.out.last, s.Down[0].Items)
+	if n.stats.Turned != 0 {
+		t.Errorf("%d documents without known items, want none", n.stats.Turned)
 	}
+	if s := n.State(); n.out.last != 4 || s.Down[0].Items != 3 { // the plan has the first position
+		t.Errorf("%d positions, %d articles wait, want 3", n.out.last, s.Down[0].Items)
+	}
+}
+
+// TestARemovedFeedIsForgotten: its record is deleted when it leaves the list, also while the node was down, and a poll under
+// way does not write it again. A document without any item of the one before is counted.
+func TestARemovedFeedIsForgotten(t *testing.T) {
+	m := newMemory()
+	n := start(t, "c", m, nil)
+	answer := func(item string) {
+		m.now = m.now.Add(time.Hour)
+		n.Run(m.now)
+		doc := `<rss version="2.0"><channel><title>A</title><item><guid>` + item + `</guid><title>A</title></item></channel></rss>`
+		for h, f := range n.crawler.polls {
+			n.Answered(h, env.Answer{Status: 200, Body: []byte(doc), ContentType: "application/rss+xml", FinalURL: f.url})
+		}
+	}
+	records := func() (urls []string) {
+		_ = m.Range([]byte(crawledPrefix), func(key, _ []byte) bool {
+			urls = append(urls, string(key[len(crawledPrefix):]))
+			return true
+		})
+		return urls
+	}
+	is := func(want ...string) {
+		t.Helper()
+		if got := records(); !slices.Equal(got, want) {
+			t.Errorf("records of %q, want %q", got, want)
+		}
+	}
+	const a, b, c = "http://a.example/", "http://b.example/", "http://c.example/"
+	n.SetFeeds([]string{a, b, c})
+	answer("one")
+	is(a, b, c)
+	answer("two")
+	if n.stats.Turned != 3 {
+		t.Errorf("%d documents without known items, want 3", n.stats.Turned)
+	}
+	m.now = m.now.Add(time.Hour)
+	n.Run(m.now) // polls are under way
+	n.SetFeeds([]string{a, b})
+	answer("three")
+	is(a, b)
+	n = start(t, "c", m, nil)
+	n.SetFeeds([]string{b})
+	is(b)
 }

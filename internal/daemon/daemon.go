@@ -263,7 +263,7 @@ func (d *Daemon) assemble() {
 	d.hosting = &hosting{nodeLoop: n, config: c.Hosting, keywords: d.keywords, log: d.log}
 	d.keywords.placed = d.hosting.place
 	d.assembleOutlets()
-	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, d.callbacks.listener, &d.damage, d.channelList, d.keywords, d.notifications, nil, &history{}, d.log}
+	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, d.callbacks.listener, &d.damage, d.channelList, d.keywords, d.notifications, nil, &history{}, d.hosting, d.log}
 }
 
 // answered passes an origin's answer to the private feeds, or to the node on its loop.
@@ -433,6 +433,7 @@ func (d *Daemon) drive(ctx context.Context) error {
 	defer stopWatching()
 	parts.Go(func() { d.status.runJournal(watching) })
 	parts.Go(func() { d.status.runHistory(watching) })
+	parts.Go(func() { d.status.runRates(watching) })
 
 	var err error
 	select {

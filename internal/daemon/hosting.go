@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"time"
 
 	"tidings/cobra"
@@ -54,22 +55,29 @@ func (h Hosting) tiers() (c tiers.Config, err error) {
 	if err != nil {
 		return c, fmt.Errorf("--topology: %w", err)
 	}
+	c.Drop = h.Drop
+	c.Plan, err = h.plan(raw)
+	return c, err
+}
+
+// plan reads a topology file.
+func (h Hosting) plan(raw []byte) (p tiers.Plan, err error) {
 	var t provision.Topology
 	if err := json.Unmarshal(raw, &t); err != nil {
-		return c, fmt.Errorf("--topology %s: %w; write it with tidings provision --json", h.Topology, err)
+		return p, fmt.Errorf("--topology %s: %w; write it with tidings provision --json", h.Topology, err)
 	}
-	c.Drop, c.Plan.OutFilters = h.Drop, t.OutFilters
+	p.OutFilters, p.Digest = t.OutFilters, t.Digest()
 	for _, n := range t.Nodes {
 		node := tiers.Node{Name: n.Name, Role: n.Role, Links: n.Links}
 		if node.Peer, err = libp2p.ParsePeer(n.Peer); err != nil {
-			return c, fmt.Errorf("--topology %s: the \"peer\" of %s: %w", h.Topology, n.Name, err)
+			return p, fmt.Errorf("--topology %s: the \"peer\" of %s: %w", h.Topology, n.Name, err)
 		}
-		c.Plan.Nodes = append(c.Plan.Nodes, node)
+		p.Nodes = append(p.Nodes, node)
 	}
-	if len(c.Plan.Nodes) == 0 {
-		return c, fmt.Errorf("--topology %s has no nodes", h.Topology)
+	if len(p.Nodes) == 0 {
+		return p, fmt.Errorf("--topology %s has no nodes", h.Topology)
 	}
-	return c, nil
+	return p, nil
 }
 
 // hosting is the node's part in a hosting centre, outside of the layer.
@@ -79,7 +87,8 @@ type hosting struct {
 	keywords *keywords
 	log      *slog.Logger
 	// numbers below next were placed by begin.
-	next cobra.SubscriptionID
+	next  cobra.SubscriptionID
+	rates hostingRates
 }
 
 // begin checks the role, and places the searches that the store has. It runs before the loop does.
@@ -116,49 +125,96 @@ func (h *hosting) place(number cobra.SubscriptionID, text string, made bool) {
 }
 
 const (
-	// crawlListInterval is the time between two looks at the list of feeds.
-	crawlListInterval = 2 * time.Second
+	// hostingInterval is the time between two looks at the files of a hosting centre.
+	hostingInterval = 2 * time.Second
 	// maxCrawlListErrors bounds the entries of a list that are logged.
 	maxCrawlListErrors = 10
 )
 
-// run reads the list of feeds whenever it changes, until ctx ends.
+// A watchedFile is a file that the node reads again when it changes.
+type watchedFile struct {
+	name    string
+	changed time.Time
+	read    bool // what it had last was taken
+	last    []byte
+	failed  string // the last error; empty: none
+}
+
+// look gives the content of the file to take, if it is another one than take has accepted last.
+func (w *watchedFile) look(take func(raw []byte) error) error {
+	info, err := os.Stat(w.name)
+	if err != nil || w.read && info.ModTime().Equal(w.changed) {
+		return err
+	}
+	raw, err := os.ReadFile(w.name)
+	if err != nil {
+		return err
+	}
+	if !w.read || !bytes.Equal(raw, w.last) {
+		if err := take(raw); err != nil {
+			return err
+		}
+	}
+	w.changed, w.read, w.last = info.ModTime(), true, raw
+	return nil
+}
+
+// failsAnew reports whether an error of look is another one than the last, so that each is logged once.
+func (w *watchedFile) failsAnew(err error) bool {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	anew := text != "" && text != w.failed
+	w.failed = text
+	return anew
+}
+
+// run reads the topology and the list of feeds whenever they change, until ctx ends.
 func (h *hosting) run(ctx context.Context) {
-	if h.config.CrawlList == "" {
+	if h.config.Topology == "" {
 		return
 	}
-	var last []byte
-	var changed time.Time
-	failed := ""
+	topology, list := watchedFile{name: h.config.Topology}, watchedFile{name: h.config.CrawlList}
 	for {
-		err := func() error {
-			info, err := os.Stat(h.config.CrawlList)
-			if err != nil || info.ModTime().Equal(changed) {
-				return err
+		err := topology.look(func(raw []byte) error {
+			taken, err := h.replan(ctx, raw)
+			list.read = list.read && !taken
+			return err
+		})
+		if topology.failsAnew(err) && ctx.Err() == nil {
+			h.log.Error("topology cannot be used; the node goes on with the last one", "file", topology.name, "err", err)
+		}
+		if list.name != "" {
+			err := list.look(func(raw []byte) error { return h.crawl(ctx, raw) })
+			if list.failsAnew(err) && ctx.Err() == nil {
+				h.log.Error("list of feeds cannot be used; the crawler goes on with the last one", "file", list.name, "err", err)
 			}
-			raw, err := os.ReadFile(h.config.CrawlList)
-			if err != nil {
-				return err
-			}
-			changed = info.ModTime()
-			if last != nil && bytes.Equal(raw, last) {
-				return nil
-			}
-			last = raw
-			return h.crawl(ctx, raw)
-		}()
-		if err != nil && ctx.Err() == nil && err.Error() != failed {
-			failed = err.Error()
-			h.log.Error("list of feeds cannot be used; the crawler goes on with the last one", "file", h.config.CrawlList, "err", err)
-		} else if err == nil {
-			failed = ""
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(crawlListInterval):
+		case <-time.After(hostingInterval):
 		}
 	}
+}
+
+// replan gives the node the plan of a topology file, and reports whether it is another one than the node had.
+func (h *hosting) replan(ctx context.Context, raw []byte) (taken bool, err error) {
+	plan, err := h.config.plan(raw)
+	if err != nil {
+		return false, err
+	}
+	var failed error
+	err = h.do(ctx, func() {
+		before := h.node.Tiers.State().Plan
+		failed = h.node.Tiers.SetPlan(plan)
+		taken = h.node.Tiers.State().Plan != before
+	})
+	if taken {
+		h.log.Info("topology was read", "nodes", len(plan.Nodes))
+	}
+	return taken, cmp.Or(err, failed)
 }
 
 // crawl gives the crawler the feeds of a list.
@@ -170,9 +226,7 @@ func (h *hosting) crawl(ctx context.Context, raw []byte) error {
 	for _, line := range wrong[:min(len(wrong), maxCrawlListErrors)] {
 		h.log.Warn("entry of the list of feeds is not an address", "entry", line)
 	}
-	var failed error
-	err = h.do(ctx, func() { failed = h.node.Tiers.SetFeeds(urls) })
-	if err = cmp.Or(err, failed); err == nil {
+	if err = h.do(ctx, func() { h.node.Tiers.SetFeeds(urls) }); err == nil {
 		h.log.Info("list of feeds was read", "feeds", len(urls), "wrong", len(wrong))
 	}
 	return err
@@ -214,8 +268,8 @@ func hostingStatus(s tiers.State) *proxy.Hosting {
 		return nil
 	}
 	h := &proxy.Hosting{
-		Name: s.Name, Role: s.Role, Feeds: s.Feeds, Queries: s.Queries, Placed: s.Placed,
-		WaitsFor: s.WaitsFor, WaitsSince: proxy.OptionalTime(s.Since), Articles: s.Stats.Found + s.Stats.Received,
+		Name: s.Name, Role: s.Role, Plan: s.Plan, Feeds: s.Feeds, Queries: s.Queries, Placed: s.Placed,
+		Settled: s.Settled, Retired: s.Retired, WaitsFor: s.WaitsFor, WaitsSince: proxy.OptionalTime(s.Since), Articles: s.Stats.Found + s.Stats.Received,
 		Links: []proxy.HostingLink{},
 	}
 	add := func(way string, links []tiers.LinkState) {
@@ -240,7 +294,18 @@ func hostingFindings(s tiers.State, now time.Time) (findings []proxy.Finding) {
 		findings = append(findings, proxy.Finding{Level: level, What: what, Do: do})
 	}
 	add(levelOK, locale.Say("this node is %s, a %s of a hosting centre", s.Name, s.Role), nil)
-	if s.WaitsFor != "" {
+	switch {
+	case s.Retired && s.Settled:
+		add(levelNote, locale.Say("this node is not in the topology any more, and nobody waits for it"), locale.Say("stop it"))
+	case !s.Settled:
+		add(levelNote, locale.Say("the last change of the topology is not complete: articles of the plan before are still under way"),
+			locale.Say("run all nodes of both topologies until it is"))
+	}
+	full := slices.ContainsFunc(s.Down, func(l tiers.LinkState) bool { return !l.Full.IsZero() })
+	if s.WaitsFor != "" && s.Role == provision.Filter && !full {
+		add(levelNote, locale.Say("this node takes no articles by the new topology until it has the searches of %s", s.WaitsFor),
+			locale.Say("check whether %s runs and has the same topology", s.WaitsFor))
+	} else if s.WaitsFor != "" {
 		add(levelNote, locale.Say("this node waits for %s, because it or a node before it has had a full queue since %s", s.WaitsFor, s.Since.UTC().Format("2006-01-02 15:04:05 UTC")),
 			locale.Say("run tidings doctor on %s", s.WaitsFor))
 	}

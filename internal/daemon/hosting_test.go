@@ -61,9 +61,11 @@ func TestTheDoctorNamesTheNodeThatIsTooSlow(t *testing.T) {
 	}
 	for want, s := range map[string]tiers.State{
 		"": {},
-		"ok: this node is filter-1, a filter of a hosting centre\nnote: this node waits for reflector-2, because it or a node before it has had a full queue since 2001-09-09 01:46:40 UTC\n":  {Name: "filter-1", Role: "filter", WaitsFor: "reflector-2", Since: now},
-		"ok: this node is filter-1, a filter of a hosting centre\nnote: articles dropped for reflector-2, because its queue was full: 7\n":                                                     {Name: "filter-1", Role: "filter", Down: []tiers.LinkState{{Name: "reflector-2", Dropped: 7, Heard: now}}},
-		"ok: this node is reflector-2, a reflector of a hosting centre\nnote: articles for this node that filter-1 has dropped, because this node was too slow: 7\nnote: filter-1 is silent\n": {Name: "reflector-2", Role: "reflector", Up: []tiers.LinkState{{Name: "filter-1", Dropped: 7, Heard: now.Add(-time.Hour)}}},
+		"ok: this node is filter-1, a filter of a hosting centre\nnote: this node waits for reflector-2, because it or a node before it has had a full queue since 2001-09-09 01:46:40 UTC\n":                                                                               {Name: "filter-1", Role: "filter", Settled: true, WaitsFor: "reflector-2", Since: now, Down: []tiers.LinkState{{Name: "reflector-2", Full: now, Heard: now}}},
+		"ok: this node is filter-1, a filter of a hosting centre\nnote: articles dropped for reflector-2, because its queue was full: 7\n":                                                                                                                                  {Name: "filter-1", Role: "filter", Settled: true, Down: []tiers.LinkState{{Name: "reflector-2", Dropped: 7, Heard: now}}},
+		"ok: this node is reflector-2, a reflector of a hosting centre\nnote: articles for this node that filter-1 has dropped, because this node was too slow: 7\nnote: filter-1 is silent\n":                                                                              {Name: "reflector-2", Role: "reflector", Settled: true, Up: []tiers.LinkState{{Name: "filter-1", Dropped: 7, Heard: now.Add(-time.Hour)}}},
+		"ok: this node is filter-1, a filter of a hosting centre\nnote: the last change of the topology is not complete: articles of the plan before are still under way\nnote: this node takes no articles by the new topology until it has the searches of reflector-2\n": {Name: "filter-1", Role: "filter", WaitsFor: "reflector-2", Since: now},
+		"ok: this node is filter-1, a filter of a hosting centre\nnote: this node is not in the topology any more, and nobody waits for it\n":                                                                                                                               {Name: "filter-1", Role: "filter", Retired: true, Settled: true},
 	} {
 		if got := all(s); got != want {
 			t.Errorf("%+v:\n%s, want\n%s", s, got, want)

@@ -41,6 +41,7 @@ type status struct {
 	targets  *notifications
 	contacts *messenger // nil: there is none
 	history  *history
+	hosting  *hosting
 	log      *slog.Logger
 }
 
@@ -183,7 +184,9 @@ func (st *status) Status(ctx context.Context) (proxy.Status, error) {
 		}
 	}
 	s.Messenger = st.contacts.Status()
-	s.Hosting = hostingStatus(snap.Hosting)
+	if s.Hosting = hostingStatus(snap.Hosting); s.Hosting != nil {
+		s.Hosting.Rates = st.hosting.ratesOf(snap)
+	}
 	s.ID, s.EntryPoints = snap.ID.String(), entryPointsStatus(snap.EntryPoints)
 	s.Scheme, s.Settings = st.network.Scheme(), st.network.Settings()
 	err = st.do(ctx, func() {

@@ -1,6 +1,9 @@
 package daemon
 
 import (
+	"sync/atomic"
+	"time"
+
 	"tidings/cobra"
 	"tidings/internal/env"
 )
@@ -8,7 +11,8 @@ import (
 // tierArticles are the articles that the filters of a hosting centre have sent to this node, a reflector. The credit of
 // its links bounds them. They are owned by the loop of keywords.
 type tierArticles struct {
-	drop    bool // do not wait for room
+	drop    bool         // do not wait for room
+	matched atomic.Int64 // nanoseconds spent on articles
 	waiting []tierArticle
 }
 
@@ -35,7 +39,9 @@ func (t *tierArticles) run(k *keywords) {
 		next := t.waiting[0]
 		t.waiting = t.waiting[1:]
 		lost := false
+		began := time.Now()
 		k.receive(next.article, func() { lost = true })
+		t.matched.Add(int64(time.Since(began)))
 		k.store.Commit([]env.Op{{Key: []byte(tierKey), Value: []byte{1}}}, func(err error) { next.done(err == nil && !lost) })
 	}
 }

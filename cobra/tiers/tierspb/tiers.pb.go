@@ -223,10 +223,12 @@ func (*Message_Recall) isMessage_Body() {}
 type Send struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Log           uint64                 `protobuf:"fixed64,1,opt,name=log,proto3" json:"log,omitempty"`
-	Acked         uint64                 `protobuf:"varint,2,opt,name=acked,proto3" json:"acked,omitempty"`       // the receiver has acknowledged everything up to here
+	Acked         uint64                 `protobuf:"varint,2,opt,name=acked,proto3" json:"acked,omitempty"`       // the receiver has acknowledged everything for it up to here
 	Previous      uint64                 `protobuf:"varint,3,opt,name=previous,proto3" json:"previous,omitempty"` // position of the item of this link before the first of items
 	Items         []*Item                `protobuf:"bytes,4,rep,name=items,proto3" json:"items,omitempty"`
 	Dropped       uint64                 `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"` // articles that the sender has not queued for the receiver, since the log began
+	Plan          string                 `protobuf:"bytes,6,opt,name=plan,proto3" json:"plan,omitempty"`        // digest of the plan that the sender runs
+	Since         uint64                 `protobuf:"varint,7,opt,name=since,proto3" json:"since,omitempty"`     // position of the sender's last change of plans: articles after it are sent by this plan
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -296,6 +298,20 @@ func (x *Send) GetDropped() uint64 {
 	return 0
 }
 
+func (x *Send) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+func (x *Send) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
 // Item is an article at its position in the sender's log. A link skips positions that are for other receivers.
 type Item struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -359,6 +375,8 @@ type Ack struct {
 	Done          uint64                 `protobuf:"varint,5,opt,name=done,proto3" json:"done,omitempty"`                        // the receiver has passed everything on up to here, durably
 	Room          uint32                 `protobuf:"varint,6,opt,name=room,proto3" json:"room,omitempty"`                        // bytes of articles after received that the receiver takes
 	WaitsFor      string                 `protobuf:"bytes,7,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // name of the node whose buffer is full, so that the receiver does not go on; empty: none
+	Plan          string                 `protobuf:"bytes,8,opt,name=plan,proto3" json:"plan,omitempty"`                         // digest of the plan that the receiver runs
+	Settled       bool                   `protobuf:"varint,9,opt,name=settled,proto3" json:"settled,omitempty"`                  // nothing of an earlier plan is under way to the receiver
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -442,11 +460,26 @@ func (x *Ack) GetWaitsFor() string {
 	return ""
 }
 
+func (x *Ack) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+func (x *Ack) GetSettled() bool {
+	if x != nil {
+		return x.Settled
+	}
+	return false
+}
+
 // Compare tells a filter what queries a reflector has: for each of 1,024 buckets, the exclusive or of the hashes of its
 // queries. A query is in the bucket of the first ten bits of its hash.
 type Compare struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Digests       []uint64               `protobuf:"fixed64,1,rep,packed,name=digests,proto3" json:"digests,omitempty"`
+	Plan          string                 `protobuf:"bytes,2,opt,name=plan,proto3" json:"plan,omitempty"` // digest of the plan that the reflector runs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -488,10 +521,19 @@ func (x *Compare) GetDigests() []uint64 {
 	return nil
 }
 
+func (x *Compare) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
 // Differs answers a Compare with the hashes of the queries that the filter has, for some buckets that differ.
 type Differs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Buckets       []*Bucket              `protobuf:"bytes,1,rep,name=buckets,proto3" json:"buckets,omitempty"` // empty: the filter has the queries of the reflector
+	Buckets       []*Bucket              `protobuf:"bytes,1,rep,name=buckets,proto3" json:"buckets,omitempty"`  // empty: the filter has the queries of the reflector
+	Plan          string                 `protobuf:"bytes,2,opt,name=plan,proto3" json:"plan,omitempty"`        // digest of the plan that the filter runs
+	Settled       bool                   `protobuf:"varint,3,opt,name=settled,proto3" json:"settled,omitempty"` // the filter has matched every article that was sent to it by an earlier plan
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -531,6 +573,20 @@ func (x *Differs) GetBuckets() []*Bucket {
 		return x.Buckets
 	}
 	return nil
+}
+
+func (x *Differs) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+func (x *Differs) GetSettled() bool {
+	if x != nil {
+		return x.Settled
+	}
+	return false
 }
 
 type Bucket struct {
@@ -1018,6 +1074,211 @@ func (x *Cursor) GetDropped() uint64 {
 	return 0
 }
 
+// Plans is the record of the plan that a node runs, and of the one before.
+type Plans struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Current       *Plan                  `protobuf:"bytes,1,opt,name=current,proto3" json:"current,omitempty"`
+	Previous      *Plan                  `protobuf:"bytes,2,opt,name=previous,proto3" json:"previous,omitempty"` // absent: none
+	Since         uint64                 `protobuf:"varint,3,opt,name=since,proto3" json:"since,omitempty"`      // position in the node's log of the change from previous to current
+	Ready         bool                   `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`      // a filter has had all queries of the current plan
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Plans) Reset() {
+	*x = Plans{}
+	mi := &file_tiers_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Plans) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Plans) ProtoMessage() {}
+
+func (x *Plans) ProtoReflect() protoreflect.Message {
+	mi := &file_tiers_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Plans.ProtoReflect.Descriptor instead.
+func (*Plans) Descriptor() ([]byte, []int) {
+	return file_tiers_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Plans) GetCurrent() *Plan {
+	if x != nil {
+		return x.Current
+	}
+	return nil
+}
+
+func (x *Plans) GetPrevious() *Plan {
+	if x != nil {
+		return x.Previous
+	}
+	return nil
+}
+
+func (x *Plans) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *Plans) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+type Plan struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Digest        string                 `protobuf:"bytes,1,opt,name=digest,proto3" json:"digest,omitempty"`
+	OutFilters    uint32                 `protobuf:"varint,2,opt,name=out_filters,json=outFilters,proto3" json:"out_filters,omitempty"`
+	Nodes         []*PlanNode            `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Plan) Reset() {
+	*x = Plan{}
+	mi := &file_tiers_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Plan) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Plan) ProtoMessage() {}
+
+func (x *Plan) ProtoReflect() protoreflect.Message {
+	mi := &file_tiers_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Plan.ProtoReflect.Descriptor instead.
+func (*Plan) Descriptor() ([]byte, []int) {
+	return file_tiers_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Plan) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
+func (x *Plan) GetOutFilters() uint32 {
+	if x != nil {
+		return x.OutFilters
+	}
+	return 0
+}
+
+func (x *Plan) GetNodes() []*PlanNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+type PlanNode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Role          string                 `protobuf:"bytes,2,opt,name=role,proto3" json:"role,omitempty"`
+	Peer          []byte                 `protobuf:"bytes,3,opt,name=peer,proto3" json:"peer,omitempty"` // peer id
+	Addresses     [][]byte               `protobuf:"bytes,4,rep,name=addresses,proto3" json:"addresses,omitempty"`
+	Links         []string               `protobuf:"bytes,5,rep,name=links,proto3" json:"links,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlanNode) Reset() {
+	*x = PlanNode{}
+	mi := &file_tiers_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlanNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlanNode) ProtoMessage() {}
+
+func (x *PlanNode) ProtoReflect() protoreflect.Message {
+	mi := &file_tiers_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlanNode.ProtoReflect.Descriptor instead.
+func (*PlanNode) Descriptor() ([]byte, []int) {
+	return file_tiers_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PlanNode) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PlanNode) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *PlanNode) GetPeer() []byte {
+	if x != nil {
+		return x.Peer
+	}
+	return nil
+}
+
+func (x *PlanNode) GetAddresses() [][]byte {
+	if x != nil {
+		return x.Addresses
+	}
+	return nil
+}
+
+func (x *PlanNode) GetLinks() []string {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
 // Log is the record of a sender's log.
 type Log struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1028,7 +1289,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_tiers_proto_msgTypes[15]
+	mi := &file_tiers_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1040,7 +1301,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_tiers_proto_msgTypes[15]
+	mi := &file_tiers_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1053,7 +1314,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_tiers_proto_rawDescGZIP(), []int{15}
+	return file_tiers_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Log) GetLog() uint64 {
@@ -1083,7 +1344,7 @@ type Crawled struct {
 
 func (x *Crawled) Reset() {
 	*x = Crawled{}
-	mi := &file_tiers_proto_msgTypes[16]
+	mi := &file_tiers_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1095,7 +1356,7 @@ func (x *Crawled) String() string {
 func (*Crawled) ProtoMessage() {}
 
 func (x *Crawled) ProtoReflect() protoreflect.Message {
-	mi := &file_tiers_proto_msgTypes[16]
+	mi := &file_tiers_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1108,7 +1369,7 @@ func (x *Crawled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Crawled.ProtoReflect.Descriptor instead.
 func (*Crawled) Descriptor() ([]byte, []int) {
-	return file_tiers_proto_rawDescGZIP(), []int{16}
+	return file_tiers_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Crawled) GetEtag() string {
@@ -1203,16 +1464,18 @@ const file_tiers_proto_rawDesc = "" +
 	"\x04hand\x18\a \x01(\v2\x13.tidings.tiers.HandH\x00R\x04hand\x12,\n" +
 	"\x05taken\x18\b \x01(\v2\x14.tidings.tiers.TakenH\x00R\x05taken\x12/\n" +
 	"\x06recall\x18\t \x01(\v2\x15.tidings.tiers.RecallH\x00R\x06recallB\x06\n" +
-	"\x04body\"\x8f\x01\n" +
+	"\x04body\"\xb9\x01\n" +
 	"\x04Send\x12\x10\n" +
 	"\x03log\x18\x01 \x01(\x06R\x03log\x12\x14\n" +
 	"\x05acked\x18\x02 \x01(\x04R\x05acked\x12\x1a\n" +
 	"\bprevious\x18\x03 \x01(\x04R\bprevious\x12)\n" +
 	"\x05items\x18\x04 \x03(\v2\x13.tidings.tiers.ItemR\x05items\x12\x18\n" +
-	"\adropped\x18\x05 \x01(\x04R\adropped\"<\n" +
+	"\adropped\x18\x05 \x01(\x04R\adropped\x12\x12\n" +
+	"\x04plan\x18\x06 \x01(\tR\x04plan\x12\x14\n" +
+	"\x05since\x18\a \x01(\x04R\x05since\"<\n" +
 	"\x04Item\x12\x1a\n" +
 	"\bposition\x18\x01 \x01(\x04R\bposition\x12\x18\n" +
-	"\aarticle\x18\x02 \x01(\fR\aarticle\"\xaa\x01\n" +
+	"\aarticle\x18\x02 \x01(\fR\aarticle\"\xd8\x01\n" +
 	"\x03Ack\x12\x10\n" +
 	"\x03log\x18\x01 \x01(\x06R\x03log\x12\x18\n" +
 	"\asession\x18\x02 \x01(\x06R\asession\x12\x16\n" +
@@ -1220,11 +1483,16 @@ const file_tiers_proto_rawDesc = "" +
 	"\breceived\x18\x04 \x01(\x04R\breceived\x12\x12\n" +
 	"\x04done\x18\x05 \x01(\x04R\x04done\x12\x12\n" +
 	"\x04room\x18\x06 \x01(\rR\x04room\x12\x1b\n" +
-	"\twaits_for\x18\a \x01(\tR\bwaitsFor\"#\n" +
+	"\twaits_for\x18\a \x01(\tR\bwaitsFor\x12\x12\n" +
+	"\x04plan\x18\b \x01(\tR\x04plan\x12\x18\n" +
+	"\asettled\x18\t \x01(\bR\asettled\"7\n" +
 	"\aCompare\x12\x18\n" +
-	"\adigests\x18\x01 \x03(\x06R\adigests\":\n" +
+	"\adigests\x18\x01 \x03(\x06R\adigests\x12\x12\n" +
+	"\x04plan\x18\x02 \x01(\tR\x04plan\"h\n" +
 	"\aDiffers\x12/\n" +
-	"\abuckets\x18\x01 \x03(\v2\x15.tidings.tiers.BucketR\abuckets\"6\n" +
+	"\abuckets\x18\x01 \x03(\v2\x15.tidings.tiers.BucketR\abuckets\x12\x12\n" +
+	"\x04plan\x18\x02 \x01(\tR\x04plan\x12\x18\n" +
+	"\asettled\x18\x03 \x01(\bR\asettled\"6\n" +
 	"\x06Bucket\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x16\n" +
 	"\x06hashes\x18\x02 \x03(\x06R\x06hashes\"1\n" +
@@ -1252,7 +1520,23 @@ const file_tiers_proto_rawDesc = "" +
 	"\x06Cursor\x12\x10\n" +
 	"\x03log\x18\x01 \x01(\x06R\x03log\x12\x12\n" +
 	"\x04done\x18\x02 \x01(\x04R\x04done\x12\x18\n" +
-	"\adropped\x18\x03 \x01(\x04R\adropped\"\x17\n" +
+	"\adropped\x18\x03 \x01(\x04R\adropped\"\x93\x01\n" +
+	"\x05Plans\x12-\n" +
+	"\acurrent\x18\x01 \x01(\v2\x13.tidings.tiers.PlanR\acurrent\x12/\n" +
+	"\bprevious\x18\x02 \x01(\v2\x13.tidings.tiers.PlanR\bprevious\x12\x14\n" +
+	"\x05since\x18\x03 \x01(\x04R\x05since\x12\x14\n" +
+	"\x05ready\x18\x04 \x01(\bR\x05ready\"n\n" +
+	"\x04Plan\x12\x16\n" +
+	"\x06digest\x18\x01 \x01(\tR\x06digest\x12\x1f\n" +
+	"\vout_filters\x18\x02 \x01(\rR\n" +
+	"outFilters\x12-\n" +
+	"\x05nodes\x18\x03 \x03(\v2\x17.tidings.tiers.PlanNodeR\x05nodes\"z\n" +
+	"\bPlanNode\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04role\x18\x02 \x01(\tR\x04role\x12\x12\n" +
+	"\x04peer\x18\x03 \x01(\fR\x04peer\x12\x1c\n" +
+	"\taddresses\x18\x04 \x03(\fR\taddresses\x12\x14\n" +
+	"\x05links\x18\x05 \x03(\tR\x05links\"\x17\n" +
 	"\x03Log\x12\x10\n" +
 	"\x03log\x18\x01 \x01(\x06R\x03log\"\x92\x02\n" +
 	"\aCrawled\x12\x12\n" +
@@ -1281,7 +1565,7 @@ func file_tiers_proto_rawDescGZIP() []byte {
 	return file_tiers_proto_rawDescData
 }
 
-var file_tiers_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_tiers_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_tiers_proto_goTypes = []any{
 	(*Message)(nil),   // 0: tidings.tiers.Message
 	(*Send)(nil),      // 1: tidings.tiers.Send
@@ -1298,8 +1582,11 @@ var file_tiers_proto_goTypes = []any{
 	(*Queued)(nil),    // 12: tidings.tiers.Queued
 	(*Link)(nil),      // 13: tidings.tiers.Link
 	(*Cursor)(nil),    // 14: tidings.tiers.Cursor
-	(*Log)(nil),       // 15: tidings.tiers.Log
-	(*Crawled)(nil),   // 16: tidings.tiers.Crawled
+	(*Plans)(nil),     // 15: tidings.tiers.Plans
+	(*Plan)(nil),      // 16: tidings.tiers.Plan
+	(*PlanNode)(nil),  // 17: tidings.tiers.PlanNode
+	(*Log)(nil),       // 18: tidings.tiers.Log
+	(*Crawled)(nil),   // 19: tidings.tiers.Crawled
 }
 var file_tiers_proto_depIdxs = []int32{
 	1,  // 0: tidings.tiers.Message.send:type_name -> tidings.tiers.Send
@@ -1313,12 +1600,15 @@ var file_tiers_proto_depIdxs = []int32{
 	11, // 8: tidings.tiers.Message.recall:type_name -> tidings.tiers.Recall
 	2,  // 9: tidings.tiers.Send.items:type_name -> tidings.tiers.Item
 	6,  // 10: tidings.tiers.Differs.buckets:type_name -> tidings.tiers.Bucket
-	16, // 11: tidings.tiers.Hand.record:type_name -> tidings.tiers.Crawled
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	19, // 11: tidings.tiers.Hand.record:type_name -> tidings.tiers.Crawled
+	16, // 12: tidings.tiers.Plans.current:type_name -> tidings.tiers.Plan
+	16, // 13: tidings.tiers.Plans.previous:type_name -> tidings.tiers.Plan
+	17, // 14: tidings.tiers.Plan.nodes:type_name -> tidings.tiers.PlanNode
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_tiers_proto_init() }
@@ -1343,7 +1633,7 @@ func file_tiers_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tiers_proto_rawDesc), len(file_tiers_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

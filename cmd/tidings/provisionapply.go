@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"tidings/cobra/provision"
+	"tidings/overlay/libp2p"
+	"tidings/proxy"
+)
+
+// An applyCommand is "tidings provision apply".
+type applyCommand struct {
+	Plan      string   `arg:"" help:"Topology file, from tidings provision --json, with the address of each node as \"peer\"."`
+	Dir       string   `arg:"" help:"Directory for the configurations: NAME.toml for each node, and topology.json."`
+	Installed string   `placeholder:"DIR" help:"Directory in which the files are on the nodes (the one to which they are written)."`
+	CrawlList string   `placeholder:"FILE" help:"Feeds that the crawlers poll, as the nodes name the file (feeds.opml beside the configurations)."`
+	WhenFull  string   `enum:"wait,drop" default:"wait" placeholder:"MODE" help:"What a node does when the next node is too slow: wait (default) or drop articles, and count them."`
+	Status    []string `placeholder:"FILE" help:"What a node answered to tidings status --json, for nodes that cannot be asked from here. May be repeated."`
+}
+
+// Help returns additional help.
+func (c *applyCommand) Help() string {
+	return "Starts nothing. It writes the configurations, and compares what the nodes do with the plan. It asks a node at the address " +
+		"that the topology file gives it as \"http\", with the token that the user's commands have; for other nodes, give --status. " +
+		"It fails if a node does not run as planned.\n\n" +
+		examples("tidings provision apply plan.json /etc/tidings/centre",
+			"tidings provision apply plan.json /etc/tidings/centre --status filter-1-1.json --status reflector-1.json")
+}
+
+// A nodeConfig is the configuration file of a node. Its keys are settings of tidings run.
+type nodeConfig struct {
+	Topology  string   `toml:"topology"`
+	Role      string   `toml:"role"`
+	CrawlList string   `toml:"crawl-list,omitempty"`
+	WhenFull  string   `toml:"when-full"`
+	HTTP      string   `toml:"http,omitempty"`
+	Listen    []string `toml:"listen"`
+	Bootstrap []string `toml:"bootstrap,omitempty"`
+}
+
+// entryPoints is the number of other nodes that a configuration names, so that a node finds its network again when some of
+// them are down.
+const entryPoints = 3
+
+// Run writes the configurations, and prints what each node does.
+func (c *applyCommand) Run(ctx context.Context, s streams) error {
+	plan, raw, err := readTopology(c.Plan)
+	if err != nil {
+		return fmt.Errorf("provision apply: %w", err)
+	}
+	ids := map[string]string{}
+	for _, n := range plan.Nodes {
+		peer, err := libp2p.ParsePeer(n.Peer)
+		if err != nil {
+			return fmt.Errorf("provision apply: %s: the \"peer\" of %s: %w", c.Plan, n.Name, err)
+		}
+		ids[n.Name] = libp2p.PeerIDString(peer.ID)
+		if n.Name != filepath.Base(n.Name) {
+			return fmt.Errorf("provision apply: %s: %q cannot be the name of a file; rename the node", c.Plan, n.Name)
+		}
+	}
+	if err := c.write(raw, plan); err != nil {
+		return fmt.Errorf("provision apply: %w", plainFileError(err))
+	}
+	states, different, err := c.check(ctx, plan, ids)
+	if err != nil {
+		return fmt.Errorf("provision apply: %w", err)
+	}
+	t := table{terminal: terminalOf(s.out), columns: []column{{head: "NODE"}, {head: "ROLE"}, {head: "STATE", elastic: 1, wrap: true}}}
+	for i, n := range plan.Nodes {
+		colour := green
+		if states[i] != asPlanned {
+			colour = yellow
+		}
+		t.row(cell{n.Name, bold}, cell{n.Role, plainText}, cell{states[i], colour})
+	}
+	if _, err := fmt.Fprint(s.out, t.String()); err != nil {
+		return err
+	}
+	if different > 0 {
+		return fmt.Errorf("provision apply: %d of %s not run as planned: copy %s to them, and start them with tidings run --config NAME.toml",
+			different, proxy.Plural(len(plan.Nodes), "node does", "nodes do"), c.Dir)
+	}
+	return nil
+}
+
+// readTopology reads a topology file. It also returns the bytes of the file.
+func readTopology(file string) (plan provision.Topology, raw []byte, err error) {
+	if raw, err = os.ReadFile(file); err != nil {
+		return plan, nil, plainFileError(err)
+	}
+	if err := json.Unmarshal(raw, &plan); err != nil {
+		return plan, nil, fmt.Errorf("%s is not a topology file (%w); write one with tidings provision --json", file, err)
+	}
+	if len(plan.Nodes) == 0 {
+		return plan, nil, fmt.Errorf("%s has no nodes; write another one with tidings provision --json", file)
+	}
+	return plan, raw, nil
+}
+
+// write writes the files that differ from those in the directory.
+func (c *applyCommand) write(topology []byte, plan provision.Topology) error {
+	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+		return err
+	}
+	installed := c.Installed
+	if installed == "" {
+		var err error
+		if installed, err = filepath.Abs(c.Dir); err != nil {
+			return err
+		}
+	}
+	if err := writeChanged(filepath.Join(c.Dir, "topology.json"), topology); err != nil {
+		return err
+	}
+	for i, n := range plan.Nodes {
+		config := nodeConfig{
+			Topology: filepath.Join(installed, "topology.json"), Role: n.Role, WhenFull: c.WhenFull, HTTP: n.HTTP, Listen: listenAddresses(n.Peer),
+		}
+		if n.Role == provision.Crawler {
+			config.CrawlList = cmp.Or(c.CrawlList, filepath.Join(installed, "feeds.opml"))
+		}
+		for j := 1; j < len(plan.Nodes) && j <= entryPoints; j++ {
+			config.Bootstrap = append(config.Bootstrap, plan.Nodes[(i+j)%len(plan.Nodes)].Peer)
+		}
+		var b bytes.Buffer
+		fmt.Fprintf(&b, "# %s of a hosting centre, written by tidings provision apply. Settings: tidings run --help.\n", n.Name)
+		if err := toml.NewEncoder(&b).Encode(config); err != nil {
+			return err
+		}
+		if err := writeChanged(filepath.Join(c.Dir, n.Name+".toml"), b.Bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeChanged writes a file that everybody may read, unless it has the content already. Nodes that read it meanwhile get
+// the old or the new content.
+func writeChanged(name string, content []byte) error {
+	old, err := os.ReadFile(name)
+	if err == nil && bytes.Equal(old, content) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.WriteFile(name+".new", content, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+// listenAddresses returns the addresses at which a node has to listen so that it is reached at its address in the plan: the
+// same port, at all interfaces unless the address is a loopback one. The port has to be the same outside.
+func listenAddresses(peer string) []string {
+	parts := strings.Split(strings.TrimPrefix(peer, "/"), "/") // such as ip4 192.0.2.10 udp 4801 quic-v1 p2p ID
+	if len(parts) < 4 {
+		return nil
+	}
+	at := "/" + parts[0] + "/" + parts[1]
+	switch {
+	case strings.HasPrefix(at, "/ip4/127."), at == "/ip6/::1":
+	case parts[0] == "ip6":
+		at = "/ip6/::"
+	default:
+		at = "/ip4/0.0.0.0"
+	}
+	return []string{at + "/udp/" + parts[3] + "/quic-v1", at + "/tcp/" + parts[3]}
+}
+
+// asPlanned is the state of a node that does what the plan says.
+const asPlanned = "runs as planned"
+
+// check returns what each node of a plan does, and how many do not run as planned. ids are the peer ids by the names of the
+// nodes.
+func (c *applyCommand) check(ctx context.Context, plan provision.Topology, ids map[string]string) (states []string, different int, err error) {
+	given := map[string]proxy.Status{}
+	for _, source := range c.Status {
+		st, err := statusFrom(ctx, source)
+		if err != nil {
+			return nil, 0, err
+		}
+		if !slices.ContainsFunc(plan.Nodes, func(n provision.Node) bool { return ids[n.Name] == st.PeerID }) {
+			return nil, 0, fmt.Errorf("--status %s is that of the node %s, which is not in the plan", source, st.PeerID)
+		}
+		given[st.PeerID] = st
+	}
+	for _, n := range plan.Nodes {
+		st, known := given[ids[n.Name]]
+		state := "not reached: give its address as \"http\" in the plan, or its --status"
+		if !known && n.HTTP != "" {
+			if st, err = statusFrom(ctx, n.HTTP); err != nil {
+				state = "not reached: " + err.Error()
+			} else {
+				known = true
+			}
+		}
+		if known {
+			state = stateIn(plan, n, ids[n.Name], st)
+		}
+		if state != asPlanned {
+			different++
+		}
+		states = append(states, state)
+	}
+	return states, different, nil
+}
+
+// stateIn compares what a node does with its entry in a plan.
+func stateIn(plan provision.Topology, n provision.Node, id string, st proxy.Status) string {
+	switch h := st.Hosting; {
+	case st.PeerID != id:
+		return fmt.Sprintf("another node runs at %s: %s", n.HTTP, st.PeerID)
+	case h == nil:
+		return "runs without a topology"
+	case h.Role != n.Role:
+		return fmt.Sprintf("runs another role: %s", h.Role)
+	case h.Name != n.Name || h.Plan != plan.Digest():
+		return fmt.Sprintf("runs another plan, as %s", h.Name)
+	case !h.Settled:
+		return "runs this plan, and the change to it is not complete"
+	}
+	return asPlanned
+}
+
+// statusFrom returns the status of a node: from a file, or from the node if source is a host and port or their URL.
+func statusFrom(ctx context.Context, source string) (st proxy.Status, err error) {
+	address := strings.TrimSuffix(strings.TrimPrefix(source, "http://"), "/")
+	raw, err := os.ReadFile(source)
+	if errors.Is(err, fs.ErrNotExist) && isHostPort(address) {
+		_, st, err = getAnswer[proxy.Status](ctx, client{HTTP: address}, "status")
+		return st, err
+	}
+	if err != nil {
+		return st, plainFileError(err)
+	}
+	if err := json.Unmarshal(raw, &st); err != nil || st.PeerID == "" {
+		return st, fmt.Errorf("%s is not the status of a node; write it with tidings status --json", source)
+	}
+	return st, nil
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tidings/cobra/provision"
+	"tidings/proxy"
+)
+
+// applied runs "tidings provision apply" for a plan, with the status of each node given as a file, and returns its exit code
+// and output.
+func applied(t *testing.T, plan provision.Topology, dir string, nodes map[string]*nodeProcess, flags ...string) (int, string) {
+	t.Helper()
+	raw, err := json.Marshal(plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "plan.json")
+	if err := os.WriteFile(file, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := append([]string{"provision", "apply", file, dir}, flags...)
+	for name, n := range nodes {
+		status, err := n.runCommand("status", "--json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		saved := filepath.Join(filepath.Dir(file), name+".json")
+		if err := os.WriteFile(saved, []byte(status), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--status", saved)
+	}
+	var out, said bytes.Buffer
+	code := run(context.Background(), args, strings.NewReader(""), &out, &said)
+	return code, out.String() + said.String()
+}
+
+// TestProvisionApply: the configuration that apply writes runs the node, and apply tells a node that runs as planned from
+// one without the topology, with another plan, and one that it does not reach.
+func TestProvisionApply(t *testing.T) {
+	const otherPeer = "/ip4/192.0.2.1/udp/4801/quic-v1/p2p/12D3KooW9tJMax94Lrqw7Y5Qw36viGQAS2gTEPQ5Wg1vTk7xPfQs"
+	n := startNode(t, "--network", "centre", "--allow-private-origins")
+	filter := provision.Node{Name: "filter-1-1", Role: provision.Filter, Links: []string{}, Peer: n.peer}
+	crawler := provision.Node{Name: "crawler-1", Role: provision.Crawler, Links: []string{"filter-1-1"}, Peer: otherPeer}
+	dir := t.TempDir()
+	is := func(code int, state string, nodes ...provision.Node) {
+		t.Helper()
+		plan := provision.Topology{OutFilters: 1, Nodes: nodes}
+		got, out := applied(t, plan, dir, map[string]*nodeProcess{"filter": n}, "--when-full", "drop")
+		if got != code || !strings.Contains(out, state) {
+			t.Errorf("exit code %d, want %d with %q:\n%s", got, code, state, out)
+		}
+	}
+	is(exitFailed, "runs without a topology", filter)
+	n.stop()
+	n.flags = []string{"--allow-private-origins", "--config", filepath.Join(dir, "filter-1-1.toml")}
+	listen, _, _ := strings.Cut(n.peer, "/p2p/")
+	n.start(n.cmd.Path, n.http, listen)
+	eventually(t, timeout, "the filter to have its topology", func() error {
+		s, err := askJSON[proxy.Status](n, "status")
+		if err == nil && (s.Hosting == nil || !s.Hosting.Settled) {
+			err = fmt.Errorf("%+v", s.Hosting)
+		}
+		return err
+	})
+	is(exitDone, "runs as planned", filter)
+	status, err := n.runCommand("status", "--json")
+	saved := filepath.Join(dir, "status")
+	if err := errors.Join(err, os.WriteFile(saved, []byte(status), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var out, said bytes.Buffer
+	args := []string{"provision", "--measured", saved, "--feeds", "1000", "--subs", "2000", "--addresses", filepath.Join(dir, "topology.json"), "--json"}
+	if code := run(t.Context(), args, strings.NewReader(""), &out, &said); code != exitDone || strings.Count(out.String(), n.peer) != 1 || !strings.HasPrefix(said.String(), "1000 feeds, ") {
+		t.Errorf("planned anew: exit code %d, want the filter's address once:\n%s%s", code, out.String(), said.String())
+	}
+	is(exitFailed, "not reached", crawler, filter)
+	is(exitFailed, "runs another plan, as filter-1-1", crawler, filter)
+	filter.Role = provision.Reflector
+	is(exitFailed, "runs another role: filter", filter)
+	is(exitFailed, "which is not in the plan", crawler)
+	config, err := os.ReadFile(filepath.Join(dir, "crawler-1.toml"))
+	if want := `listen = ["/ip4/0.0.0.0/udp/4801/quic-v1", "/ip4/0.0.0.0/tcp/4801"]`; err != nil || !strings.Contains(string(config), want) {
+		t.Errorf("%s%v, want %s", config, err, want)
+	}
+}
