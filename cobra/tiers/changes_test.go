@@ -12,16 +12,13 @@ func TestANodeDoesNotGoBackToThePlanBefore(t *testing.T) {
 	first, second := threeTiers, fourNodes
 	first.Digest, second.Digest = "first", "second"
 	m := newMemory()
-	n := startIn(t, first, "r", m, &keeper{})
-	n.Run(m.now)
-	if err := n.SetPlan(second); err != nil || n.State().Plan != "second" {
-		t.Fatalf("%v, runs %q", err, n.State().Plan)
-	}
+	n := startIn(t, second, "r", m, &keeper{})
+	n.plans.before = first
 	if err := n.SetPlan(first); err == nil || !strings.Contains(err.Error(), `"revision"`) || n.State().Plan != "second" {
 		t.Errorf("%v, runs %q", err, n.State().Plan)
 	}
 	first.Digest = "first again"
-	if err := n.SetPlan(first); !errors.Is(err, ErrUnsettled) {
-		t.Errorf("%v before the change is complete", err)
+	if err := n.SetPlan(first); err != nil && !errors.Is(err, ErrUnsettled) {
+		t.Error(err)
 	}
 }
