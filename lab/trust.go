@@ -131,12 +131,12 @@ func (c *trustCommand) printStalls(line printer, of []trust.StallResult) {
 	line("")
 	line("%g %% of %d members hold logs up as owners, and other members die; waits from the publication of an item to the first honest reader, less a polling interval, in leases of %v",
 		100*stallShare, c.Nodes, c.Interval)
-	line("deaths\towners left out\tchannels\tpolled by\titems\twait, p99\tlongest\tnever shown")
+	line("deaths\towners left out\tpolled by\titems\twait, p99\tlongest\tnever shown")
 	for _, r := range of {
-		line("%d\t%d\t%d\tan honest owner\t%d\t%.2f\t%.2f\t%d", r.Deaths, r.LeftOut, r.Seen.Channels, r.Seen.Items, r.Seen.P99, r.Seen.Longest, r.Seen.Never)
-		line("\t\t%d\tliars alone\t%d\t%.2f\t%.2f\t%d", r.Unseen.Channels, r.Unseen.Items, r.Unseen.P99, r.Unseen.Longest, r.Unseen.Never)
-		line("\t\t%d\ta majority of the owners is bad\t\t\t\t", r.Captured)
-		for _, w := range r.Wrong {
+		line("%d\t%d\tan honest owner until they were shown\t%d\t%.2f\t%.2f\t%d", r.Deaths, r.LeftOut, r.Seen.Items, r.Seen.P99, r.Seen.Longest, r.Seen.Never)
+		line("\t\tliars alone at some time\t%d\t%.2f\t%.2f\t%d", r.Unseen.Items, r.Unseen.P99, r.Unseen.Longest, r.Unseen.Never)
+		line("%d channels, most of whose owners are liars, are left out", r.Captured)
+		for _, w := range slices.Concat(r.Missed, r.Wrong) {
 			line("%s", w)
 		}
 	}

@@ -2,8 +2,10 @@ package trust
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sort"
 	"time"
 
 	"tidings/overlay"
@@ -20,21 +22,21 @@ type StallResult struct {
 	Channels int     `json:"channels"`
 	Captured int     `json:"captured"` // channels most of whose owners were liars at some time
 	LeftOut  uint64  `json:"left_out"` // owners that were left out
-	// Seen are the channels that an honest owner polls. In Unseen ones only liars poll, and no other node
-	// knows what is missing.
+	// Seen are the items of channels that an honest owner polled all the time until they were shown. The others are
+	// Unseen: only liars polled for some time, and no other node knew what was missing.
 	Seen   Waits    `json:"seen"`
 	Unseen Waits    `json:"unseen"`
+	Missed []string `json:"missed"` // what is known of some of the Seen items that no honest reader was shown
 	Wrong  []string `json:"wrong"`
 }
 
 // Waits are the waits of items: from the publication at the origin until the first honest reader is shown
 // the item, less the polling interval that detection may take anyway.
 type Waits struct {
-	Channels int     `json:"channels"`
-	Items    int     `json:"items"`
-	P99      float64 `json:"p99"`     // in leases
-	Longest  float64 `json:"longest"` // in leases
-	Never    int     `json:"never"`   // items that no honest reader was shown
+	Items   int     `json:"items"`
+	P99     float64 `json:"p99"`     // in leases
+	Longest float64 `json:"longest"` // in leases
+	Never   int     `json:"never"`   // items that no honest reader was shown
 }
 
 // deathShare is the share of the honest members that die, each at a random time, so that epochs change.
@@ -104,20 +106,27 @@ func (w *world) countWaits(r *StallResult) {
 		case !readers:
 			continue
 		}
-		g, waits := &r.Seen, &seen
-		if !w.honestPoll(ch) {
-			g, waits = &r.Unseen, &unseen
-		}
-		g.Channels++
 		for _, it := range ch.items {
 			if !w.old(it) {
 				continue
 			}
+			at, shown := first[it]
+			if !shown {
+				at = w.until
+			}
+			g, waits := &r.Seen, &seen
+			if slices.ContainsFunc(ch.unseen, func(t time.Time) bool { return !t.Before(it.at) && !t.After(at) }) {
+				g, waits = &r.Unseen, &unseen
+			}
 			g.Items++
-			if at, ok := first[it]; !ok {
-				g.Never++
-			} else {
+			switch {
+			case shown:
 				*waits = append(*waits, max(0, at.Sub(it.at)-w.config.Interval))
+			default:
+				g.Never++
+				if g == &r.Seen && len(r.Missed) < maxViolations {
+					r.Missed = append(r.Missed, w.missed(ch, it))
+				}
 			}
 		}
 	}
@@ -135,17 +144,46 @@ func (w *world) countWaits(r *StallResult) {
 
 // honestPoll reports whether an honest owner is among the pollers of a channel: the members nearest to its key.
 func (w *world) honestPoll(ch *channel) bool {
-	near := slices.DeleteFunc(slices.Clone(w.Peers()), func(p *sim.Peer) bool { return !p.Active() })
-	slices.SortFunc(near, func(a, b *sim.Peer) int {
-		if overlay.Nearer(ch.key, a.Layers().Overlay.ID(), b.Layers().Overlay.ID()) {
-			return -1
+	var near []*sim.Peer
+	for _, p := range w.Peers() {
+		if !p.Active() {
+			continue
 		}
-		return 1
-	})
-	for _, p := range near[:min(len(near), w.owners, max(1, ch.pollers))] {
+		at := sort.Search(len(near), func(i int) bool { return overlay.Nearer(ch.key, p.OverlayID(), near[i].OverlayID()) })
+		if at < w.owners {
+			near = slices.Insert(near[:min(len(near), w.owners-1)], at, p)
+		}
+	}
+	for _, p := range near[:min(len(near), max(1, ch.pollers))] {
 		if !w.liars[p.ID()] {
 			return true
 		}
 	}
 	return false
+}
+
+// missed tells what is known of an item that no honest reader was shown.
+func (w *world) missed(ch *channel, it *item) string {
+	in := func(t time.Time) float64 { return t.Sub(w.since).Seconds() / w.config.Interval.Seconds() }
+	later, readers := 0, 0
+	for key, s := range ch.showings {
+		if !w.liars[key.by] && s.item.at.After(it.at) {
+			later++
+		}
+	}
+	for _, p := range ch.readers {
+		if p.Active() && !w.liars[p.ID()] {
+			readers++
+		}
+	}
+	text := fmt.Sprintf("%s, published at %.2f of %.2f intervals; polled by %d nodes; %d honest readers, who were shown %d later items; sequencers",
+		ch.url, in(it.at), in(w.until), ch.pollers, readers, later)
+	for _, e := range ch.epochs {
+		text += fmt.Sprintf(" %d", e.number)
+		if w.liars[e.sequencer] {
+			text += " (a liar)"
+		}
+		text += fmt.Sprintf(" from %.2f", in(e.from))
+	}
+	return text
 }

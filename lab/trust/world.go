@@ -42,6 +42,7 @@ type world struct {
 
 // A channel is a channel of a world.
 type channel struct {
+	url      string
 	key      overlay.ID
 	served   *sim.Feed
 	items    map[feed.ID]*item
@@ -49,6 +50,15 @@ type channel struct {
 	captured bool // most of the owners were liars at some time
 	readers  []*sim.Peer
 	pollers  int // the least number in the measured time
+	epochs   []epoch
+	unseen   []time.Time // when no honest owner polled
+}
+
+// An epoch is the beginning of a time in which a channel had the same sequencer.
+type epoch struct {
+	from      time.Time
+	number    uint32
+	sequencer env.PeerID
 }
 
 // An item is an item that a channel's origin has, or that liars see there.
@@ -192,7 +202,7 @@ func (w *world) serve(i int, rng *rand.Rand) {
 	every := time.Duration(minUpdate * math.Pow(maxUpdate/minUpdate, rng.Float64()) * float64(w.config.Interval))
 	settings := script.Config{Seed: w.config.Seed<<20 + uint64(i), Every: every}
 	url := w.load.URL(i)
-	ch := &channel{key: w.Key(url), served: w.Serve(url, script.NewLively(settings)), items: map[feed.ID]*item{}, showings: map[showingKey]*showing{}}
+	ch := &channel{url: url, key: w.Key(url), served: w.Serve(url, script.NewLively(settings)), items: map[feed.ID]*item{}, showings: map[showingKey]*showing{}}
 	settings.Window = maxItems
 	all := script.NewLively(settings)
 	v := all.At(w.length())
@@ -233,6 +243,9 @@ func forge(r env.Request, a env.Answer) env.Answer {
 // observe notes the owners and the pollers of all channels.
 func (w *world) observe() {
 	for _, ch := range w.channels {
+		if !w.since.IsZero() && !w.honestPoll(ch) {
+			ch.unseen = append(ch.unseen, w.Now())
+		}
 		root := w.Root(ch.key)
 		if root == nil {
 			continue
@@ -241,6 +254,9 @@ func (w *world) observe() {
 		v, _ := root.Layers().Owners.View(ch.key)
 		if v.Epoch == nil {
 			continue
+		}
+		if n := len(ch.epochs); n == 0 || ch.epochs[n-1].number != v.Epoch.Number {
+			ch.epochs = append(ch.epochs, epoch{w.Now(), v.Epoch.Number, v.Epoch.Sequencer})
 		}
 		if leader := w.peers[v.Epoch.Sequencer]; leader.Active() {
 			served, _ := leader.Layers().Wedges.Served(ch.key)
