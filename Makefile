@@ -4,7 +4,7 @@
 
 SHELL       := bash
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: check rest fmt vet tidy generated lint cross lab planted planted-edit planted-save race fuzz test times long sim bench vuln build generate packages release
+.PHONY: check rest fmt tidy generated lint cross lab planted planted-edit planted-save race fuzz test times long sim bench vuln build generate packages release
 
 # Where goroutines, locks and sockets live: what stands there is run under the
 # race detector.
@@ -22,7 +22,7 @@ lab:
 	go -C lab test ./...
 
 rest:
-	@for step in fmt vet tidy generated lint cross lab planted race packages long; do \
+	@for step in fmt tidy generated lint cross lab planted race packages long; do \
 	  echo "== make $$step"; SECONDS=0; \
 	  $(MAKE) --no-print-directory $$step; \
 	  echo "== make $$step: $$SECONDS s"; \
@@ -30,10 +30,6 @@ rest:
 
 fmt:
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "run gofmt -w on:"; echo "$$files"; exit 1; }
-
-vet:
-	go vet ./...
-	go -C lab vet ./...
 
 tidy:
 	go mod verify
@@ -50,6 +46,7 @@ generated:
 	before=$$(sums); $(MAKE) --no-print-directory generate; \
 	[ "$$before" = "$$(sums)" ] || { echo "generated code was not current: commit what make generate wrote"; exit 1; }
 
+# With the checks of go vet.
 lint:
 	$(TOOL) golangci-lint run ./...
 	cd lab && go tool -modfile=../tools/go.mod golangci-lint run ./...
@@ -59,7 +56,6 @@ cross:
 	CGO_ENABLED=0 GOOS=darwin go vet ./...
 	CGO_ENABLED=0 GOOS=windows go vet ./...
 	CGO_ENABLED=0 GOOS=darwin go -C lab vet ./...
-	CGO_ENABLED=0 GOOS=windows go -C lab vet ./...
 
 # Bugs that sim/planted.patch adds to a copy of the code, each of which a checker of sim must catch. The checkers are
 # known to catch them in the worlds of the long tier.
@@ -82,11 +78,9 @@ planted-save:
 	git -C "$(DIR)" add -AN
 	git -C "$(DIR)" diff -U1 --output="$$PWD/sim/planted.patch"
 
-# -short leaves out the tests of cmd/tidings that start real processes: they take minutes
-# under the race detector.
+# -short leaves out the tests that start browsers and nodes as processes, which the race detector does not look into.
 race:
-	$(if $(EDGES),go test -race -p 1 $(EDGES:%=./%/...),@echo "no edges yet")
-	go test -race -short ./cmd/tidings
+	go test -race -short -p 1 $(EDGES:%=./%/...) ./cmd/tidings
 	go -C lab test -race ./nodes ./tree
 	go -C lab test -race . -run Nodes
 

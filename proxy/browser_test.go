@@ -67,6 +67,9 @@ func browser(t *testing.T) context.Context {
 // browserFor starts Chromium until the test ends, or for a time.
 func browserFor(t *testing.T, limit time.Duration) context.Context {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("a browser takes its time: left out with -short")
+	}
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		checktest.Lacks(t, "Chromium is not installed: %v", err)
