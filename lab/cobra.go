@@ -230,8 +230,8 @@ func (f *cobraFigures) all() (all []namedFigure) {
 		all = append(all,
 			namedFigure{"cobra-figure-13", figure.Figure{
 				Title: "Figure 13 of Cobra: from the crawler to the reflector", X: "seconds", Y: "part of the articles", LogX: true, Lines: distributions(runs, func(r loadRun) []float64 { return r.Internal.All }),
-				Caption: "One crawler, one filter and one reflector that takes a part of its time for matching. The crawler polls all feeds at the same time, " +
-					"so articles come in bursts; a slow reflector works them off until the next. The paper's medians are 5 to 34 seconds, with its own costs of matching. " + f.world(),
+				Caption: "One crawler, one filter and one reflector that takes a part of its time for matching. The crawler polls each feed once a minute, " +
+					"which then has several articles. The paper's medians are 5 to 34 seconds, with its own costs of matching. " + f.world(),
 			}},
 			namedFigure{"cobra-update-latency", figure.Figure{
 				Title: "From the web server to the reflector, with and without load", X: "seconds", Y: "part of the articles",

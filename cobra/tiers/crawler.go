@@ -337,6 +337,9 @@ func (c *crawler) concluded(h env.Handle, a env.Answer, doc *feed.Feed, err erro
 		ruled.Status, ruled.Body = 304, nil
 	}
 	wait, ok := c.cfg.Rules.Next(f.url, ruled, doc, err, int(f.record.Fails))
+	if late := f.began.Sub(time.UnixMilli(f.record.NextMs)); late > wait/2 {
+		wait += f.spread(wait)
+	}
 	next := later(f.began.Add(wait), c.clock.Now().Add(minPause))
 	f.record.NextMs = next.UnixMilli()
 	if !f.gone && f.stage == here {
@@ -370,6 +373,14 @@ func (c *crawler) concluded(h env.Handle, a env.Answer, doc *feed.Feed, err erro
 		ops = append(ops, env.Op{Key: c.key(f.url), Value: wire.Encode(f.record)})
 	}
 	c.store.Commit(ops, func(err error) { c.out.written(written, err) })
+}
+
+// spread returns how much longer than an interval the pause after a late poll is. Feeds of a new list, and all feeds after
+// the crawler was down or waited for a queue, are polled at the same time. From then on their polls are spread over the
+// interval, so that articles do not come in bursts.
+func (f *crawled) spread(interval time.Duration) time.Duration {
+	sum := sha256.Sum256([]byte(f.url))
+	return interval / 256 * time.Duration(sum[0])
 }
 
 // news returns the articles of a document that are not known, the oldest first, and remembers them. turned reports that none

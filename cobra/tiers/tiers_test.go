@@ -2,6 +2,7 @@ package tiers
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -270,4 +271,42 @@ func TestARemovedFeedIsForgotten(t *testing.T) {
 	n = start(t, "c", m, nil)
 	n.SetFeeds([]string{b})
 	is(b)
+}
+
+// TestPollsAreSpread: feeds of a new list are polled at once, and again when a crawler was down for long. After that as many
+// are polled in each quarter of the interval.
+func TestPollsAreSpread(t *testing.T) {
+	const feeds, interval = 400, time.Minute // the interval of rules
+	m := newMemory()
+	var urls []string
+	for i := range feeds {
+		urls = append(urls, fmt.Sprintf("http://%d.example/", i))
+	}
+	polled := func(n *Tiers, d time.Duration) (count uint64) {
+		before := n.stats.Polls
+		for end := m.now.Add(d); m.now.Before(end); m.now = m.now.Add(time.Second) {
+			n.Run(m.now)
+			for len(n.crawler.polls) > 0 {
+				for h, f := range n.crawler.polls {
+					n.Answered(h, env.Answer{Status: 200, Body: []byte(`<rss version="2.0"><channel><title>A</title></channel></rss>`), ContentType: "application/rss+xml", FinalURL: f.url})
+				}
+				n.Run(m.now)
+			}
+		}
+		return n.stats.Polls - before
+	}
+	for range 2 {
+		n := start(t, "c", m, nil)
+		n.SetFeeds(urls)
+		if got := polled(n, time.Second); got != feeds {
+			t.Errorf("%d feeds polled at once, want %d", got, feeds)
+		}
+		polled(n, 2*interval)
+		for range 8 {
+			if got := polled(n, interval/4); got < feeds/4-feeds/10 || got > feeds/4+feeds/10 {
+				t.Errorf("%d feeds polled in a quarter of an interval, want about %d", got, feeds/4)
+			}
+		}
+		m.now = m.now.Add(time.Hour)
+	}
 }
