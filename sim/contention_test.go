@@ -13,7 +13,7 @@ import (
 func TestCompetingOwnersCostReadersNothing(t *testing.T) {
 	for name, world := range map[string]func(seed uint64) *Swarm{"contested": partitionedOwners, "lossy": lossyElections, "lonely": isolatedSequencer} {
 		t.Run(name, func(t *testing.T) {
-			seeds(t, 1, 3, func(t *testing.T, seed uint64) { report(t, world(seed)) })
+			seeds(t, 1, 2, func(t *testing.T, seed uint64) { report(t, world(seed)) })
 		})
 	}
 }

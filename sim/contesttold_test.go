@@ -28,7 +28,7 @@ func (p *Peer) freezeOrigin() {
 // the sequencer.
 func TestASequencerHearsOfContests(t *testing.T) {
 	t.Parallel()
-	for seed := range longtest.Pick[uint64](1, 8) {
+	for seed := range longtest.Pick[uint64](1, 3) {
 		for _, silent := range []bool{false, true} {
 			s := feedSwarm(seed+1, Config{})
 			s.Grow(16, 100*time.Millisecond)

@@ -12,7 +12,7 @@ import (
 // A root that trusts no single child still counts more than three quarters of the readers, even if it has become the root only
 // recently. While many subscribe at once on a lossy network, it counts at least half of them.
 func TestHonestTreesAreEven(t *testing.T) {
-	seeds(t, 1, 5, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 2, func(t *testing.T, seed uint64) {
 		members := longtest.Pick(100, 200)
 		s := grown(seed, members)
 		s.SetNetworkFaults(NetworkFaults{Loss: 0.05})

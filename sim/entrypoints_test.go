@@ -131,7 +131,7 @@ func TestAFalseNetworkIsNoticed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(longtest.Pick(1, 20)) {
+			for seed := range uint64(longtest.Pick(1, 6)) {
 				var log bytes.Buffer
 				s := NewSwarm(SwarmConfig{World: Config{Seed: seed, Log: slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})}})
 				s.Grow(honest, 300*time.Millisecond)
@@ -171,7 +171,7 @@ func TestAnHonestNetworkIsNotDoubted(t *testing.T) {
 	for _, n := range []int{1, 2, 5, 30, 200} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(longtest.Pick(1, 3)) {
+			for seed := range uint64(longtest.Pick(1, 2)) {
 				s := NewSwarm(SwarmConfig{World: Config{Seed: seed, NetworkFaults: NetworkFaults{Loss: 0.01}}})
 				s.Grow(n, 300*time.Millisecond)
 				s.World.Run(5 * time.Minute)
@@ -211,7 +211,7 @@ func TestAnHonestNetworkIsNotDoubted(t *testing.T) {
 // become one. Nobody doubts it then.
 func TestEntryPointsOfTwoNetworksMakeThemOne(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(longtest.Pick(1, 20)) {
+	for seed := range uint64(longtest.Pick(1, 6)) {
 		s := NewSwarm(SwarmConfig{World: Config{Seed: seed}})
 		var founders []*Peer
 		for range 2 {

@@ -17,7 +17,7 @@ import (
 // polls more than its bound, and every article reaches every query that it matches, once and in order.
 func TestFeedsMoveToNearCrawlers(t *testing.T) {
 	const crawlers, feeds, turns, end = 3, 24, time.Hour, 105 * time.Minute
-	seeds(t, 2, 20, func(t *testing.T, seed uint64) {
+	seeds(t, 2, 6, func(t *testing.T, seed uint64) {
 		var scripts []*burstScript
 		place := map[string]int{}
 		for i := range feeds {
@@ -117,7 +117,7 @@ func TestFeedsMoveToNearCrawlers(t *testing.T) {
 // the end, and feeds go to near crawlers again.
 func TestLentFeedsSurviveAChangedPlan(t *testing.T) {
 	const feeds, end = 24, 125 * time.Minute
-	seeds(t, 1, 20, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 6, func(t *testing.T, seed uint64) {
 		var scripts []*burstScript
 		place := map[string]int{}
 		for i := range feeds {

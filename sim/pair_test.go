@@ -8,7 +8,7 @@ import (
 // Many people start with two nodes. When one dies, the other goes on polling within a minute,
 // although no quorum is left; and there is one log again when both are back.
 func TestOneOfTwoGoesOn(t *testing.T) {
-	seeds(t, 1, 4, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 3, func(t *testing.T, seed uint64) {
 		s := feedSwarm(seed, Config{})
 		s.Grow(2, time.Second)
 		s.World.Run(30 * time.Second)

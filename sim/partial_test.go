@@ -38,7 +38,7 @@ func (e editing) Next(t time.Duration) (at time.Duration, ok bool) {
 // feed keeps its title, and nobody is blamed.
 func TestPartialDocumentsLackNothing(t *testing.T) {
 	t.Parallel()
-	for seed := range longtest.Pick[uint64](2, 12) {
+	for seed := range longtest.Pick[uint64](2, 4) {
 		s := auditSwarm(seed, 4)
 		s.Grow(12, 100*time.Millisecond)
 		s.World.Run(20 * time.Second)

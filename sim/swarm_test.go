@@ -115,7 +115,7 @@ func crashingEvery(seed uint64, messages, minutes int, pause time.Duration, back
 // back, and believed that list for the rest of the minute. The long tier routes 100,000 messages in each of eight worlds;
 // -seeds 20 makes twenty of them.
 func TestRoutingAndMulticastWithCrashes(t *testing.T) {
-	seeds(t, 1, 8, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 4, func(t *testing.T, seed uint64) {
 		s := crashingWorld(seed, longtest.Pick(4_000, 100_000), longtest.Pick(10, 30))
 		report(t, s)
 		r, m := s.RouteStats(), s.MulticastStats()
@@ -135,7 +135,7 @@ func TestRoutingAndMulticastWithCrashes(t *testing.T) {
 
 // When roots die and are back before any node has noticed, no subscriber is lost.
 func TestQuickRestarts(t *testing.T) {
-	seeds(t, 1, 6, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 4, func(t *testing.T, seed uint64) {
 		s := crashingEvery(seed, 1000, 10, 10*time.Second, func(rng *rand.Rand) time.Duration {
 			return time.Duration(1+rng.IntN(5)) * time.Second
 		})
@@ -160,7 +160,7 @@ func TestOneSeedOneTrace(t *testing.T) {
 // After a partition the two halves find each other without help: each key has one root and each
 // group one tree.
 func TestHalvesFindEachOther(t *testing.T) {
-	seeds(t, 1, 5, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 3, func(t *testing.T, seed uint64) {
 		s := NewSwarm(SwarmConfig{World: Config{Seed: seed}})
 		s.Grow(64, time.Second)
 		s.World.Run(3 * time.Minute)

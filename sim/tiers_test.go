@@ -192,7 +192,7 @@ func (w *tierWorld) stallForAMinute(p *Peer) (waited map[string]string) {
 // TestBlockingTiersLoseNothing: one reflector is stalled for a minute in the burst, nodes of all tiers crash, and frames
 // are lost; every article reaches every query that it matches, once and in order, and the nodes say whom they wait for.
 func TestBlockingTiersLoseNothing(t *testing.T) {
-	seeds(t, 2, 20, func(t *testing.T, seed uint64) {
+	seeds(t, 2, 6, func(t *testing.T, seed uint64) {
 		w := newBurstWorld(t, seed, Config{NetworkFaults: NetworkFaults{Loss: 0.02}}, func(string, int) tiers.Config { return small })
 		rng := rand.New(rand.NewPCG(seed, 41))
 		w.World.Run(5 * time.Minute)
@@ -233,7 +233,7 @@ func TestBlockingTiersLoseNothing(t *testing.T) {
 // TestDroppingTiersCountWhatTheyDrop: nobody waits for a stalled reflector, the others show everything, and what the
 // stalled one lacks is what its filter counts and has told it.
 func TestDroppingTiersCountWhatTheyDrop(t *testing.T) {
-	seeds(t, 2, 20, func(t *testing.T, seed uint64) {
+	seeds(t, 2, 6, func(t *testing.T, seed uint64) {
 		n := int(seed % 3)
 		w := newBurstWorld(t, seed, Config{}, func(role string, i int) tiers.Config {
 			if role != provision.Crawler && i == n {
@@ -276,7 +276,7 @@ func TestDroppingTiersCountWhatTheyDrop(t *testing.T) {
 // filters, filters come and go, and feeds move to other crawlers. Nodes see the file at different times, frames are lost,
 // and nodes crash while they move. Every article reaches every query that it matches, once, and each change completes.
 func TestAChangedPlanLosesAndRepeatsNothing(t *testing.T) {
-	seeds(t, 1, 30, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 8, func(t *testing.T, seed uint64) {
 		w, urls := newCentre(seed, Config{NetworkFaults: NetworkFaults{Loss: 0.02}}, 10, bursts())
 		rng := rand.New(rand.NewPCG(seed, 43))
 		peers := w.Peers()

@@ -10,7 +10,7 @@ import (
 
 // Frames that are duplicated, late or out of order change nothing.
 func TestRepeatedAndLateFramesChangeNothing(t *testing.T) {
-	seeds(t, 1, 5, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 3, func(t *testing.T, seed uint64) {
 		s := grown(seed, 40)
 		s.SetNetworkFaults(NetworkFaults{Loss: 0.02, Duplicate: 0.1, Reorder: 0.1, Late: 5 * time.Second})
 		var groups []overlay.ID

@@ -13,7 +13,7 @@ import (
 func TestLiarsKeepRanksFromOthers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ share, least float64 }{{0, 0.9}, {0.1, 0.5}} { // least: share of the honest members that poll
-		members, channels := longtest.Pick(48, 96), longtest.Pick(3, 5)
+		members, channels := longtest.Pick(48, 64), longtest.Pick(3, 5)
 		network := wire.DefaultNetwork("sim")
 		network.PollInterval, network.MaintenanceInterval = 5*time.Minute, 5*time.Minute
 		s := NewSwarm(SwarmConfig{World: Config{Seed: 1}, Network: network})

@@ -18,10 +18,9 @@ func TestMembersPollForEachOther(t *testing.T) {
 		choices     wire.Choices
 		least, most float64 // polls relative to those that readers would make alone
 	}{
-		"bound":   {wire.Bound, 0.9, 1.05},                                                                         // the load limit is in polls
-		"between": {wire.Choices{Wedge: "base2", Clusters: "bins", Phases: "even", Decide: "sequencer"}, 0.7, 1.1}, // a step is up to an eighth of the load
-		"random":  {wire.Choices{Wedge: "base2", Clusters: "paper", Phases: "random", Decide: "sequencer"}, 0.3, 1.1},
-		"paper":   {wire.Paper, 0.05, 1.1}, // levels of 1, 24/16 and 24 members: the last is mostly too large
+		"bound":  {wire.Bound, 0.9, 1.05}, // the load limit is in polls
+		"random": {wire.Choices{Wedge: "base2", Clusters: "paper", Phases: "random", Decide: "sequencer"}, 0.3, 1.1},
+		"paper":  {wire.Paper, 0.05, 1.1}, // levels of 1, 24/16 and 24 members: the last is mostly too large
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name != "bound" {
