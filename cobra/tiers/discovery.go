@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// maxDiscover bounds the requests an hour with which a crawler looks for feeds: one a second.
-	maxDiscover = 3600
+	// MaxDiscover bounds the requests an hour with which a crawler looks for feeds: one a second.
+	MaxDiscover = 3600
 	// pageBytes is how much of a page is read: what pages advertise is in their heads.
 	pageBytes = 256 << 10
 	// maxOutlinks bounds the links of an article that are followed up.
 	maxOutlinks = 32
-	// maxFeedTitle bounds the title of a found feed in bytes.
+	// maxFeedTitle bounds the title of a found feed in characters.
 	maxFeedTitle = 200
 	// hostsInterval is the time between two writings of which hosts were named.
 	hostsInterval = 10 * time.Second

@@ -61,7 +61,7 @@ func (c Config) Validate() error {
 	return cmp.Or(
 		check.Between("tiers: Buffer", c.Buffer, minBuffer, maxBuffer),
 		check.AtLeast("tiers: Items", c.Items, 1),
-		check.Between("tiers: Discover", c.Discover, 0, maxDiscover),
+		check.Between("tiers: Discover", c.Discover, 0, MaxDiscover),
 	)
 }
 
