@@ -64,7 +64,9 @@ func (c *crawler) follow(url, home string, articles []*cobra.Article) {
 
 // linksOf returns the pages of other sites to which articles link, one for each article and host.
 func (c *crawler) linksOf(url, home, site string, articles []*cobra.Article) (start string, pages []string) {
-	start, _ = feed.Resolve(url, home)
+	if home != "" {
+		start, _ = feed.Resolve(url, home) // one that is no address is none
+	}
 	size := len(start)
 	for _, a := range articles {
 		seen := map[string]bool{}
