@@ -173,6 +173,9 @@ func TestACrawlerFindsFeeds(t *testing.T) {
 		}
 		return err
 	})
+	if said, err := n.runCommand("status"); err != nil || !strings.Contains(said, "2 feeds, from 10 hosts that articles name; ") {
+		t.Errorf("%s%v", said, err)
+	}
 	shown := n.candidates(t, "list")
 	for _, want := range []string{
 		"# The harbour blog (rss): 1 article of 1 other site link to its host, since ", "\nhttp://" + blog + "/feed.xml\n", "\nhttp://" + other + "/feed.xml\n",

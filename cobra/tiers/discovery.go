@@ -186,7 +186,7 @@ func (c *crawler) look(now time.Time) {
 // onLook handles the answer of a host.
 func (c *crawler) onLook(a env.Answer) {
 	d := c.hosts
-	l, found := d.asked, d.feed
+	h, l, found := d.handle, d.asked, d.feed
 	c.stats.Looks += uint64(a.Requests)
 	d.lookAt = later(d.lookAt, d.began.Add(time.Duration(a.Requests)*c.lookInterval()))
 	var doc *feed.Feed
@@ -200,7 +200,9 @@ func (c *crawler) onLook(a env.Answer) {
 			doc, urls = nil, c.cfg.Rules.Advertised(a)
 		}
 	}, func() {
-		d.handle = 0
+		if d.handle == h {
+			d.handle = 0
+		}
 		defer c.wake()
 		switch now := c.clock.Now(); {
 		case d.leads[l.host] != l: // dropped meanwhile
