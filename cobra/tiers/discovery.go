@@ -246,7 +246,7 @@ func (c *crawler) onFeed(l *lead, found *tierspb.FoundFeed, a env.Answer, doc *f
 	c.hosts.read(l, found, url, title, format)
 }
 
-// Candidates returns the feeds that a crawler has found and its list lacks, the best first. Other nodes have none.
+// Candidates returns the feeds that a crawler has found and its list lacks; see BestFirst. Other nodes have none.
 func (t *Tiers) Candidates() []Candidate {
 	if t.crawler == nil {
 		return nil

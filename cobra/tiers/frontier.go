@@ -17,7 +17,7 @@ import (
 const (
 	hostPrefix = "tiers/host/" // then the host
 	// maxHosts bounds the hosts that a crawler remembers, also those at which it has found nothing: more than the usual budget
-	// looks at until it looks again. Each takes about 500 bytes of memory.
+	// looks at until it looks again. Each takes about 700 bytes of memory.
 	maxHosts = 32_768
 	// maxOnly bounds the hosts that one site alone has named: a site that names more displaces its own.
 	maxOnly = 256
@@ -312,7 +312,7 @@ func (f *frontier) proposed(each func(l *lead, feed *tierspb.FoundFeed)) {
 	}
 }
 
-// candidates returns the feeds that are proposed, those first whose hosts most sites name.
+// candidates returns the feeds that are proposed, in no order.
 func (f *frontier) candidates() (all []Candidate) {
 	f.proposed(func(l *lead, feed *tierspb.FoundFeed) {
 		all = append(all, Candidate{
@@ -320,13 +320,19 @@ func (f *frontier) candidates() (all []Candidate) {
 			First: time.UnixMilli(l.FirstMs), Last: time.UnixMilli(l.LastMs),
 		})
 	})
+	return all
+}
+
+// BestFirst orders candidates, those first whose hosts most sites name, and leaves out those that several hosts advertise, except
+// the best. It takes long for many.
+func BestFirst(all []Candidate) []Candidate {
 	slices.SortFunc(all, func(a, b Candidate) int {
 		return cmp.Or(
 			cmp.Compare(b.Sites, a.Sites), compareBools(b.Format != "", a.Format != ""), cmp.Compare(b.Times, a.Times),
 			strings.Compare(a.URL, b.URL), a.First.Compare(b.First), a.Last.Compare(b.Last),
 		)
 	})
-	seen := map[string]bool{} // several hosts may advertise a feed
+	seen := map[string]bool{}
 	return slices.DeleteFunc(all, func(c Candidate) bool {
 		again := seen[c.URL]
 		seen[c.URL] = true

@@ -97,7 +97,7 @@ func TestTheFrontierKeepsItsBooks(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if got, want := fmt.Sprint(again.candidates()), fmt.Sprint(f.candidates()); got != want {
+			if got, want := fmt.Sprint(BestFirst(again.candidates())), fmt.Sprint(BestFirst(f.candidates())); got != want {
 				t.Fatalf("after a restart\n%s, want\n%s", got, want)
 			}
 			for _, l := range f.leads {
@@ -160,7 +160,7 @@ func TestCandidates(t *testing.T) {
 		t.Error("a candidate is dismissed once")
 	}
 	got := ""
-	for _, c := range f.candidates() {
+	for _, c := range BestFirst(f.candidates()) {
 		got += fmt.Sprintf("%s %s %d %d\n", c.URL, c.Format, c.Sites, c.Times)
 	}
 	if want := "https://alone.example/feed atom 2 3\nhttps://both.example/notes atom 2 2\nhttps://own.example/feed atom 0 1\nhttps://own.example/notes atom 0 1\n"; got != want {

@@ -24,7 +24,7 @@ func (h *hosting) Candidates(ctx context.Context) (answer proxy.CandidatesRespon
 		return answer, errNoCrawler
 	}
 	answer.Discovery = *discovery
-	for _, c := range found {
+	for _, c := range tiers.BestFirst(found) {
 		answer.Candidates = append(answer.Candidates, proxy.Candidate(c))
 	}
 	return answer, nil
