@@ -109,14 +109,22 @@ func offerOf(a env.Answer) (o Offer) {
 	core, err := page.Read(a.Body, a.ContentType, page.Location{})
 	o.Private = a.Private
 	o.Page = err == nil && errLarge(&core) == nil && len(core.Lines) > 0
+	o.Feeds = Advertised(a)
+	return o
+}
+
+// Advertised returns the feeds that a page advertises, each address once and those of comments last. A feed of comments that is
+// not called so is.
+func Advertised(a env.Answer) (feeds []Link) {
 	base, links := page.Advertised(a.Body)
-	if base, err = feed.Resolve(a.FinalURL, base); err != nil {
+	base, err := feed.Resolve(a.FinalURL, base)
+	if err != nil {
 		base = a.FinalURL
 	}
-	o.add(base, links)
-	o.add(a.FinalURL, page.AdvertisedByHeader(a.Links))
+	feeds = addLinks(feeds, base, links)
+	feeds = addLinks(feeds, a.FinalURL, page.AdvertisedByHeader(a.Links))
 	// Most people look for articles and not for comments.
-	slices.SortStableFunc(o.Feeds, func(a, b Link) int {
+	slices.SortStableFunc(feeds, func(a, b Link) int {
 		switch {
 		case a.Comments == b.Comments:
 			return 0
@@ -125,22 +133,22 @@ func offerOf(a env.Answer) (o Offer) {
 		}
 		return -1
 	})
-	return o
+	return feeds
 }
 
-// add adds advertised feeds, each address once. A feed of comments that is not called so is.
-func (o *Offer) add(base string, links []page.Link) {
+func addLinks(feeds []Link, base string, links []page.Link) []Link {
 	for _, l := range links {
 		address, err := feed.Resolve(base, l.Target)
-		if err != nil || slices.ContainsFunc(o.Feeds, func(other Link) bool { return other.URL == address }) {
+		if err != nil || slices.ContainsFunc(feeds, func(other Link) bool { return other.URL == address }) {
 			continue
 		}
 		title := feed.PlainTitle(l.Title)
 		if l.Comments && !page.IsCommentTitle(title) {
 			title = strings.TrimSpace(title + " (comments)")
 		}
-		o.Feeds = append(o.Feeds, Link{address, title, l.Comments})
+		feeds = append(feeds, Link{address, title, l.Comments})
 	}
+	return feeds
 }
 
 // readPage reads the page of a channel, and compares it with what a poller knows of it.

@@ -50,6 +50,7 @@ var errorStatuses = []struct {
 	{ErrNotFound, http.StatusNotFound},
 	{ErrNoSubscription, http.StatusNotFound},
 	{ErrNoTarget, http.StatusNotFound},
+	{ErrNoCandidate, http.StatusNotFound},
 	{ErrGone, http.StatusGone},
 	{ErrNotFeed, http.StatusBadGateway},
 	{ErrNotPage, http.StatusBadGateway},

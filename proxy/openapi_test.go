@@ -103,7 +103,7 @@ func checkAPI(t *testing.T, method, name, asked string, status int, answer strin
 // The document has all routes with their methods and no others, and a request of each is answered as it says.
 func TestOpenAPIDescribesAllRoutes(t *testing.T) {
 	b := newTestServer(t, func(c *Config) {
-		c.Keywords, c.Publishing, c.Notifications = &memoryKeywords{}, &memoryPublishing{}, &memoryNotifications{}
+		c.Keywords, c.Publishing, c.Notifications, c.Candidates = &memoryKeywords{}, &memoryPublishing{}, &memoryNotifications{}, newMemoryCandidates()
 	})
 	calls := []struct{ method, name, text string }{
 		{"GET", "openapi.json", ""}, {"GET", "status", ""}, {"GET", "doctor", ""}, {"POST", "open", ""},
@@ -113,6 +113,7 @@ func TestOpenAPIDescribesAllRoutes(t *testing.T) {
 		{"POST", "watch", `{"query":"solar","once":true}`}, {"GET", "watches", ""}, {"POST", "unwatch", `{"query":"solar"}`},
 		{"POST", "notify", `{"to":"https://hooks.example/","feeds":["` + rssURL + `"],"pause_s":60}`}, {"GET", "notify", ""},
 		{"POST", "notify/test", `{"id":"a"}`}, {"GET", "notify/dead?id=a", ""}, {"POST", "notify/remove", `{"id":"a"}`},
+		{"GET", "candidates?least=1", ""}, {"POST", "candidates/dismiss", `{"url":"https://blog0.example/feed"}`},
 		{"POST", "unsubscribe", `{"url":"` + rssURL + `"}`},
 	}
 	var called, served, described []string
@@ -163,7 +164,7 @@ func TestOpenAPIDescribesAllFields(t *testing.T) {
 	want := map[string]object{}
 	for _, v := range []any{
 		AddressRequest{}, DoctorResponse{}, Draft{}, ErrorResponse{}, ImportProgress{}, ImportResult{}, ListResponse{}, OpenResponse{}, Publisher{}, PublishResult{},
-		Status{}, SubscribeMessage{}, Watch{}, WatchResponse{}, news.Event{}, NotifyResponse{}, DeadResponse{},
+		Status{}, SubscribeMessage{}, Watch{}, WatchResponse{}, news.Event{}, NotifyResponse{}, DeadResponse{}, CandidatesResponse{},
 	} {
 		addSchema(want, reflect.TypeOf(v))
 	}

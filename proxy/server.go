@@ -63,6 +63,8 @@ type Config struct {
 	News News
 	// Notifications holds the node's targets. Only requests for them need it.
 	Notifications Notifications
+	// Candidates holds the feeds that a crawler has found. Only requests for them need it.
+	Candidates Candidates
 	// Messenger says how the node talks with people by XMPP; it returns nil if it does not. Default nil.
 	Messenger func() *Messenger
 	// Icon returns a picture for the site of a subscription, and its media type. Default nil: pages show none.

@@ -267,6 +267,8 @@ type Hosting struct {
 	Articles   uint64        `json:"articles"`    // found by a crawler, or received, since the start
 	Links      []HostingLink `json:"links"`
 	Rates      *HostingRates `json:"rates,omitempty"` // of the last five minutes; nil: not known yet
+
+	Discovery *Discovery `json:"discovery,omitempty"` // of a crawler
 }
 
 // HostingRates are what a node of a hosting centre has measured lately. Plans are made from them.

@@ -106,6 +106,20 @@ func (*publishCommand) Help() string {
 
 func (*trustCommand) Help() string { return examples("tidings trust https://blog.example/feed.xml") }
 
+func (*candidatesCommand) Help() string {
+	return examples("tidings candidates list --least 3 >> feeds.txt", "tidings candidates dismiss https://blog.example/feed.xml")
+}
+
+func (*candidatesListCommand) Help() string {
+	return "The list has what --crawl-list takes: an address in each line, below a comment that describes the feed. Those come first to whose hosts " +
+		"the articles of most sites link. Several crawlers divide the hosts, so each has a list of its own.\n\n" +
+		examples("tidings candidates list", "tidings candidates list --least 3 >> feeds.txt", "tidings candidates list --opml > more.opml")
+}
+
+func (*candidatesDismissCommand) Help() string {
+	return examples("tidings candidates dismiss https://blog.example/feed.xml")
+}
+
 func (*demoCommand) Help() string { return examples("tidings demo", "tidings demo --paper") }
 
 // examples formats example command lines.

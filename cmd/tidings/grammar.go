@@ -44,7 +44,9 @@ type grammar struct {
 	Completion completionCommand `cmd:"" group:"The shell:" help:"Print a script that completes commands in bash, zsh or fish."`
 	Manual     manualCommand     `cmd:"" hidden:"" help:"Print the manual page in Markdown, for packagers."`
 
-	Demo      demoCommand      `cmd:"" group:"Trying and planning:" help:"Show the effect of a network, with 24 nodes and a web server on this machine."`
+	Demo       demoCommand       `cmd:"" group:"Trying and planning:" help:"Show the effect of a network, with 24 nodes and a web server on this machine."`
+	Candidates candidatesCommand `cmd:"" group:"Trying and planning:" help:"List feeds that a crawler of a hosting centre has found and its list lacks."`
+
 	Provision provisionCommand `cmd:"" group:"Trying and planning:" help:"Plan the nodes for a given number of keyword subscriptions."`
 }
 

@@ -15,6 +15,7 @@
 //	tidings doctor                 lists problems and what to do about them
 //	tidings opml import|export     imports and exports subscriptions
 //	tidings provision              plans a hosting centre for keyword subscriptions
+//	tidings candidates list        lists the feeds that a crawler has found and its list lacks; dismiss rejects them
 //	tidings version                prints the version
 //	tidings healthcheck            checks whether the node answers, for containers
 //	tidings completion SHELL       prints a script that completes commands

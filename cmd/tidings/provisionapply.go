@@ -26,6 +26,7 @@ type applyCommand struct {
 	Dir       string   `arg:"" help:"Directory for the configurations: NAME.toml for each node, and topology.json."`
 	Installed string   `placeholder:"DIR" help:"Directory in which the files are on the nodes (the one to which they are written)."`
 	CrawlList string   `placeholder:"FILE" help:"Feeds that the crawlers poll, as the nodes name the file (feeds.opml beside the configurations)."`
+	Discover  *int     `placeholder:"N" help:"Requests an hour with which each crawler looks for feeds that the list lacks (60)."`
 	WhenFull  string   `enum:"wait,drop" default:"wait" placeholder:"MODE" help:"What a node does when the next node is too slow: wait (default) or drop articles, and count them."`
 	Status    []string `placeholder:"FILE" help:"What a node answered to tidings status --json, for nodes that cannot be asked from here. May be repeated."`
 }
@@ -44,6 +45,7 @@ type nodeConfig struct {
 	Topology  string   `toml:"topology"`
 	Role      string   `toml:"role"`
 	CrawlList string   `toml:"crawl-list,omitempty"`
+	Discover  *int     `toml:"discover,omitempty"`
 	WhenFull  string   `toml:"when-full"`
 	HTTP      string   `toml:"http,omitempty"`
 	Listen    []string `toml:"listen"`
@@ -130,7 +132,7 @@ func (c *applyCommand) write(topology []byte, plan provision.Topology) error {
 			Topology: filepath.Join(installed, "topology.json"), Role: n.Role, WhenFull: c.WhenFull, HTTP: n.HTTP, Listen: listenAddresses(n.Peer),
 		}
 		if n.Role == provision.Crawler {
-			config.CrawlList = cmp.Or(c.CrawlList, filepath.Join(installed, "feeds.opml"))
+			config.CrawlList, config.Discover = cmp.Or(c.CrawlList, filepath.Join(installed, "feeds.opml")), c.Discover
 		}
 		for j := 1; j < len(plan.Nodes) && j <= entryPoints; j++ {
 			config.Bootstrap = append(config.Bootstrap, plan.Nodes[(i+j)%len(plan.Nodes)].Peer)

@@ -55,7 +55,7 @@ func TestProvisionApply(t *testing.T) {
 	is := func(code int, state string, nodes ...provision.Node) {
 		t.Helper()
 		plan := provision.Topology{OutFilters: 1, Nodes: nodes}
-		got, out := applied(t, plan, dir, map[string]*nodeProcess{"filter": n}, "--when-full", "drop")
+		got, out := applied(t, plan, dir, map[string]*nodeProcess{"filter": n}, "--when-full", "drop", "--discover", "0")
 		if got != code || !strings.Contains(out, state) {
 			t.Errorf("exit code %d, want %d with %q:\n%s", got, code, state, out)
 		}
@@ -89,7 +89,9 @@ func TestProvisionApply(t *testing.T) {
 	is(exitFailed, "runs another role: filter", filter)
 	is(exitFailed, "which is not in the plan", crawler)
 	config, err := os.ReadFile(filepath.Join(dir, "crawler-1.toml"))
-	if want := `listen = ["/ip4/0.0.0.0/udp/4801/quic-v1", "/ip4/0.0.0.0/tcp/4801"]`; err != nil || !strings.Contains(string(config), want) {
-		t.Errorf("%s%v, want %s", config, err, want)
+	for _, want := range []string{`listen = ["/ip4/0.0.0.0/udp/4801/quic-v1", "/ip4/0.0.0.0/tcp/4801"]`, "discover = 0\n"} {
+		if err != nil || !strings.Contains(string(config), want) {
+			t.Errorf("%s%v, want %s", config, err, want)
+		}
 	}
 }

@@ -43,6 +43,7 @@ type runCommand struct {
 	Role                string   `enum:"all,crawler,filter,reflector" default:"all" placeholder:"ROLE" help:"What this node is to be in the hosting centre of --topology: crawler, filter, reflector, or all (default): whatever the topology says."`
 	Topology            string   `placeholder:"FILE" help:"Topology of a hosting centre, from tidings provision --json, with the address of each node as \"peer\"."`
 	CrawlList           string   `placeholder:"FILE" help:"Feeds that the crawlers of a hosting centre poll: OPML, or a text with an address in each line. It is read again when it changes."`
+	Discover            int      `default:"60" placeholder:"N" help:"Requests an hour, 0 to 3600, with which a crawler of a hosting centre looks for feeds that --crawl-list lacks, on the sites to which articles link (${default}). See tidings candidates."`
 	WhenFull            string   `enum:"wait,drop" default:"wait" placeholder:"MODE" help:"What a node of a hosting centre does when the next node is too slow: wait (default) or drop articles, and count them."`
 	KeywordItems        int      `default:"10" placeholder:"N" help:"Number of articles in the feed of a search, 1 to 200 (${default}). Each takes four bytes of memory per query."`
 	Contact             string   `placeholder:"URL" help:"Contact for owners of polled web servers: an http, https or mailto URL, which is sent in the User-Agent. Default: none."`
@@ -170,7 +171,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	d.AllowPrivateOrigins = c.AllowPrivateOrigins
 	d.Filter = c.Filter
 	d.KeywordItems, d.MaxSearches, d.KeywordBytes = c.KeywordItems, c.MaxSearches, int64(c.SearchDisk)<<20
-	d.Hosting = daemon.Hosting{Role: c.Role, Topology: c.Topology, CrawlList: c.CrawlList, Drop: c.WhenFull == "drop"}
+	d.Hosting = daemon.Hosting{Role: c.Role, Topology: c.Topology, CrawlList: c.CrawlList, Discover: c.Discover, Drop: c.WhenFull == "drop"}
 	d.SubscribeOnRead = c.SubscribeOnRead
 	d.NoIcons, d.MaxSubscriptions = c.NoIcons, c.MaxSubscriptions
 	d.Contact = c.Contact

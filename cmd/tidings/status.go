@@ -52,6 +52,7 @@ func statusTable(st proxy.Status, t terminal, now time.Time) string {
 	line("messenger", messengerText(st.Messenger), plainText)
 	if h := st.Hosting; h != nil {
 		line("hosting", hostingText(h), plainText)
+		line("candidates", discoveryText(h.Discovery), plainText)
 		for _, l := range h.Links {
 			line(l.Way+" "+l.Name, fmt.Sprintf("%d articles wait (%d bytes), %d dropped, heard %s", l.Waiting, l.Bytes, l.Dropped, ago(l.Heard, now)), plainText)
 		}
@@ -118,6 +119,18 @@ func hostingText(h *proxy.Hosting) string {
 		text += "; waits for " + h.WaitsFor
 	}
 	return text
+}
+
+// discoveryText describes how a crawler looks for feeds.
+func discoveryText(d *proxy.Discovery) string {
+	switch {
+	case d == nil:
+		return ""
+	case d.Budget == 0:
+		return proxy.Plural(d.Candidates, "feed", "feeds") + "; the node looks for no others"
+	}
+	return fmt.Sprintf("%s, from %s that articles name; %d requests since its start, at most %d an hour",
+		proxy.Plural(d.Candidates, "feed", "feeds"), proxy.Plural(d.Hosts, "host", "hosts"), d.Requests, d.Budget)
 }
 
 // messengerText describes the node's messenger.

@@ -48,6 +48,7 @@ type crawler struct {
 	polls   map[env.Handle]*crawled
 	last    env.Handle
 	near    *locality
+	hosts   *discovery
 }
 
 // crawled is what a crawler knows of a feed.
@@ -73,7 +74,7 @@ func newCrawler(b *base, e env.Env, out *outbox) (*crawler, error) {
 		base: b, out: out, fetcher: e.Fetcher, worker: e.Worker, feeds: map[string]*crawled{}, reading: map[string]*crawled{},
 		polls: map[env.Handle]*crawled{}, near: newLocality(b.plans.plan, b.plans.current, b.clock.Now()),
 	}
-	return c, c.borrowed()
+	return c, cmp.Or(c.borrowed(), c.loadHosts())
 }
 
 // SetFeeds gives a crawler its list: canonical URLs of feeds, of which it polls its own part. At other nodes it does
@@ -105,8 +106,15 @@ func (c *crawler) setFeeds(urls []string) {
 	var values [][]byte
 	var unwanted []env.Op
 	var err error
-	first, near := c.lists == 1, c.near
-	c.worker.Do(func() { values, unwanted, err = c.readRecords(fresh, first, near) }, func() {
+	number, near := c.lists, c.near
+	var listed []uint64
+	c.worker.Do(func() {
+		values, unwanted, err = c.readRecords(fresh, number == 1, near)
+		listed = listOf(urls)
+	}, func() {
+		if number == c.lists {
+			c.hosts.listed = listed
+		}
 		c.failed("feeds")(err)
 		for i, f := range fresh {
 			delete(c.reading, f.url)
@@ -302,6 +310,10 @@ func (t *Tiers) Answered(h env.Handle, a env.Answer) {
 		c.measured(probed, a)
 		return
 	}
+	if c.hosts.handle == h {
+		c.onLook(a)
+		return
+	}
 	f := c.polls[h]
 	if f == nil {
 		return
@@ -362,7 +374,8 @@ func (c *crawler) concluded(h env.Handle, a env.Answer, doc *feed.Feed, err erro
 	if turned {
 		c.stats.Turned++
 	}
-	for _, article := range articles {
+	for _, a := range articles {
+		article := a.Encode(maxArticle)
 		q, more := c.out.appendTo(f.links, article)
 		f.last = c.out.last
 		ops, written = append(ops, more...), append(written, q)
@@ -373,6 +386,7 @@ func (c *crawler) concluded(h env.Handle, a env.Answer, doc *feed.Feed, err erro
 		ops = append(ops, env.Op{Key: c.key(f.url), Value: wire.Encode(f.record)})
 	}
 	c.store.Commit(ops, func(err error) { c.out.written(written, err) })
+	c.follow(f.url, doc.Head.Link, articles)
 }
 
 // spread returns how much longer than an interval the pause after a late poll is. Feeds of a new list, and all feeds after
@@ -385,7 +399,7 @@ func (f *crawled) spread(interval time.Duration) time.Duration {
 
 // news returns the articles of a document that are not known, the oldest first, and remembers them. turned reports that none
 // of them was known in a feed that has been polled before: others may have come and gone between the two polls.
-func (f *crawled) news(doc *feed.Feed) (articles [][]byte, turned bool) {
+func (f *crawled) news(doc *feed.Feed) (articles []*cobra.Article, turned bool) {
 	known := map[uint64]bool{}
 	for _, id := range f.record.Items {
 		known[id] = true
@@ -404,7 +418,7 @@ func (f *crawled) news(doc *feed.Feed) (articles [][]byte, turned bool) {
 		if id := shortID(it); !known[id] {
 			known[id] = true
 			if a, err := cobra.NewArticle(f.url, doc.Head.Title, doc.Head.Link, doc.Head.Language, it); err == nil {
-				articles = append(articles, a.Encode(maxArticle))
+				articles = append(articles, a)
 			}
 		}
 	}

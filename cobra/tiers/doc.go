@@ -49,6 +49,13 @@
 // found again by the other; and the articles of a feed stay in order. Only while it is on its way, for about
 // a second, does nobody poll it. If a crawler is down, its feeds wait for it.
 //
+// # Feeds that the list lacks
+//
+// Crawlers note the hosts to which new articles link, and look there for feeds by autodiscovery, within a budget of requests.
+// What they find is proposed to the operator, and polled only when it is in the list. The hash of a host says which crawler looks
+// at it; the others send that one the names that they find, once and without an answer. Addresses come from strangers: the
+// requests go to public ones only, and no site can fill the memory with its names.
+//
 // # Another plan
 //
 // Nodes take another plan while they run, each when it sees the file, and keep the links of the plan before. Every article
@@ -63,8 +70,9 @@
 // # Parts
 //
 // Tiers receives messages and time. outbox is the log and the links downstream, inbox a link upstream, crawler, filter
-// and queries what the roles do; locality, assignment and handover are the crawlers' part of who polls what, and changes is the
-// way from one plan to the next. The application of a reflector (internal/daemon) matches and keeps articles.
+// and queries what the roles do; locality, assignment and handover are the crawlers' part of who polls what, frontier and
+// discovery find feeds that the list lacks, and changes is the way from one plan to the next. The application of a reflector
+// (internal/daemon) matches and keeps articles.
 package tiers
 
 //go:generate protoc --proto_path=tierspb --go_out=tierspb --go_opt=paths=source_relative tierspb/tiers.proto

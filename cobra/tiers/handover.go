@@ -263,6 +263,8 @@ func (c *crawler) onMessage(from int, m *tierspb.Message) error {
 		c.onTaken(from, b.Taken)
 	case *tierspb.Message_Recall:
 		return c.onRecall(from, b.Recall)
+	case *tierspb.Message_Named:
+		c.onNamed(b.Named)
 	default:
 		c.stats.Garbage++
 	}

@@ -31,6 +31,9 @@ type Config struct {
 	Buffer int
 	// Items bounds the number of articles that wait for one receiver. Default 8,192: a queue of articles without content.
 	Items int
+	// Discover is how many requests an hour a crawler may spend on looking for feeds that its list lacks, on the sites to which
+	// articles link: 0 to 3,600. Default 0: none.
+	Discover int
 	// Rules read documents and say when a feed may be polled again. Crawlers need them.
 	Rules Rules
 }
@@ -58,6 +61,7 @@ func (c Config) Validate() error {
 	return cmp.Or(
 		check.Between("tiers: Buffer", c.Buffer, minBuffer, maxBuffer),
 		check.AtLeast("tiers: Items", c.Items, 1),
+		check.Between("tiers: Discover", c.Discover, 0, MaxDiscover),
 	)
 }
 
@@ -68,6 +72,10 @@ type Rules interface {
 	// Next returns how long to wait until the next poll after an answer. fails counts the consecutive failures before it.
 	// ok is false if the answer is a failure.
 	Next(address string, a env.Answer, f *feed.Feed, err error, fails int) (wait time.Duration, ok bool)
+	// Advertised returns the addresses of the feeds of articles that a page advertises.
+	Advertised(a env.Answer) []string
+	// Site returns what names the owner of an address: its registrable domain.
+	Site(address string) string
 }
 
 // An Application keeps the articles of a reflector.
@@ -92,6 +100,7 @@ type Stats struct {
 	Probes   uint64 // requests with which a crawler only measured how far a host is
 	Handed   uint64 // feeds that a crawler has handed to another
 	Taken    uint64 // feeds that a crawler has got from another
+	Looks    uint64 // requests with which a crawler has looked for feeds that its list lacks
 	Turned   uint64 // documents without any item of the one before, so that a crawler may have missed some in between
 
 	Bytes         uint64 // of the articles that were found or received
@@ -99,6 +108,9 @@ type Stats struct {
 	Documents     uint64 // documents that origins have answered with
 	DocumentBytes uint64 // of them
 	MatchMicros   uint64 // microseconds that a filter has spent on matching
+
+	Hosts      int // hosts that a crawler has looked at for feeds, or will
+	Candidates int // feeds that it has found there and its list lacks
 
 	Waiting      int    // articles that wait for receivers, once for each
 	WaitingBytes int    // of them
@@ -270,6 +282,7 @@ func (t *Tiers) Run(now time.Time) time.Time {
 	switch {
 	case t.crawler != nil:
 		next = env.Sooner(t.crawler.keepNear(now), t.crawler.run(now))
+		next = env.Sooner(next, t.crawler.discover(now))
 	case t.filter != nil:
 		t.filter.prepare()
 		for _, i := range t.in {
@@ -311,6 +324,10 @@ func (t *Tiers) Stats() Stats {
 	}
 	for _, i := range t.in {
 		s.Lacking += i.dropped
+	}
+	if c := t.crawler; c != nil {
+		s.Hosts = len(c.hosts.leads)
+		c.hosts.proposed(func(*lead, *tierspb.FoundFeed) { s.Candidates++ })
 	}
 	return s
 }

@@ -14,6 +14,7 @@ import (
 	"tidings/cobra"
 	"tidings/cobra/provision"
 	"tidings/cobra/tiers/tierspb"
+	"tidings/difference/page"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/internal/wire"
@@ -23,13 +24,20 @@ import (
 type memory struct {
 	records map[string][]byte
 	sent    [][]byte
+	fetched []fetched
 	now     time.Time
+}
+
+// fetched is a request of a node.
+type fetched struct {
+	env.Handle
+	env.Request
 }
 
 func (m *memory) Now() time.Time                             { return m.now }
 func (m *memory) Send(_ env.Peer, _ env.Class, frame []byte) { m.sent = append(m.sent, frame) }
 func (m *memory) Do(pure, done func())                       { pure(); done() }
-func (m *memory) Fetch(env.Handle, env.Request)              {}
+func (m *memory) Fetch(h env.Handle, r env.Request)          { m.fetched = append(m.fetched, fetched{h, r}) }
 func (m *memory) Get(key []byte) ([]byte, error)             { return m.records[string(key)], nil }
 
 func (m *memory) Commit(ops []env.Op, done func(error)) {
@@ -60,6 +68,16 @@ func (rules) Next(_ string, a env.Answer, _ *feed.Feed, err error, _ int) (time.
 	return time.Minute, err == nil && a.Err == ""
 }
 
+func (rules) Site(url string) string { return hostPart(url) }
+
+func (rules) Advertised(a env.Answer) (feeds []string) {
+	_, links := page.Advertised(a.Body)
+	for _, l := range links {
+		feeds = append(feeds, l.Target)
+	}
+	return feeds
+}
+
 type keeper struct{ got []*cobra.Article }
 
 func (k *keeper) Reflect(a *cobra.Article, done func(bool)) {
@@ -83,7 +101,7 @@ func start(t testing.TB, self env.PeerID, m *memory, app Application) *Tiers {
 
 func startIn(t testing.TB, plan Plan, self env.PeerID, m *memory, app Application) *Tiers {
 	e := env.Env{Clock: m, Network: m, Fetcher: m, Worker: m, Store: m, Rand: rand.New(rand.NewPCG(1, 2)), Log: slog.New(slog.DiscardHandler)}
-	n, err := New(e, self, Config{Plan: plan, Rules: rules{}}, app)
+	n, err := New(e, self, Config{Plan: plan, Rules: rules{}, Discover: 60}, app)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,6 +124,7 @@ func FuzzReceive(f *testing.F) {
 		{Body: &tierspb.Message_Hand{Hand: &tierspb.Hand{Url: "http://b.example/"}}},
 		{Body: &tierspb.Message_Taken{Taken: &tierspb.Taken{Url: "http://a.example/", Term: 1}}},
 		{Body: &tierspb.Message_Recall{Recall: &tierspb.Recall{Url: "http://a.example/", Term: 9}}},
+		{Body: &tierspb.Message_Named{Named: &tierspb.Named{By: 3, Home: "http://a.example/", Pages: []string{"http://c.example/x", "ftp:", "http://C.example/"}}}},
 		{Body: &tierspb.Message_Place{Place: &tierspb.Place{Add: []string{"comet", "(", "the"}, Remove: []uint64{4}}}},
 	} {
 		f.Add(wire.Encode(m))

@@ -30,12 +30,17 @@ type Hosting struct {
 	Topology string
 	// CrawlList is the file with the feeds that crawlers poll. Crawlers need one; every crawler may have all feeds.
 	CrawlList string
+	// Discover is how many requests an hour a crawler may spend on looking for feeds that its list lacks, up to 3,600. Default 0:
+	// none.
+	Discover int
 	// Drop lets the node drop articles for a node that is too slow. Default false: it waits.
 	Drop bool
 }
 
 func (h Hosting) validate() error {
 	switch {
+	case h.Discover < 0 || h.Discover > tiers.MaxDiscover:
+		return fmt.Errorf("--discover %d: give 0 to %d requests an hour", h.Discover, tiers.MaxDiscover)
 	case h.Topology != "":
 		return nil
 	case h.Role != "" && h.Role != "all":
@@ -55,7 +60,7 @@ func (h Hosting) tiers() (c tiers.Config, err error) {
 	if err != nil {
 		return c, fmt.Errorf("--topology: %w", err)
 	}
-	c.Drop = h.Drop
+	c.Drop, c.Discover = h.Drop, h.Discover
 	c.Plan, err = h.plan(raw)
 	return c, err
 }

@@ -31,6 +31,9 @@ func TestHostingSettingsThatCannotRun(t *testing.T) {
 			t.Errorf("%+v: %v", h, err)
 		}
 	}
+	if err := (Hosting{Topology: "plan.json", Discover: tiers.MaxDiscover + 1}).validate(); err == nil || !strings.Contains(err.Error(), "--discover 3601: give 0 to 3600") {
+		t.Errorf("too large a budget: %v", err)
+	}
 	file := filepath.Join(t.TempDir(), "plan.json")
 	for topology, want := range map[string]string{
 		`{`:                                  "write it with tidings provision --json",

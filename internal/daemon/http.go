@@ -37,6 +37,7 @@ func (d *Daemon) openServer() {
 		Hub:             d.hub,
 		News:            newsReader{d.recorder.journal},
 		Notifications:   d.notifications,
+		Candidates:      d.hosting,
 		Messenger:       func() *proxy.Messenger { return d.messenger.Status() },
 		Icon:            d.icons.source(),
 		Filter:          d.config.Filter,

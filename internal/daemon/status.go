@@ -186,6 +186,7 @@ func (st *status) Status(ctx context.Context) (proxy.Status, error) {
 	s.Messenger = st.contacts.Status()
 	if s.Hosting = hostingStatus(snap.Hosting); s.Hosting != nil {
 		s.Hosting.Rates = st.hosting.ratesOf(snap)
+		s.Hosting.Discovery = st.hosting.discovery(snap.Hosting)
 	}
 	s.ID, s.EntryPoints = snap.ID.String(), entryPointsStatus(snap.EntryPoints)
 	s.Scheme, s.Settings = st.network.Scheme(), st.network.Settings()

@@ -15,6 +15,8 @@ type Request struct {
 	Headers      map[string]string // sent to the origin of URL (scheme, host and port) only, and no more after a redirect away from it
 	Partial      bool              // ask for what has changed since ETag only (RFC 3229); the answer may still be the whole document
 	Form         string            // sent by POST, as application/x-www-form-urlencoded, to URL only: redirects are not followed; "": the request is a GET
+	Public       bool              // ask no private address, whatever the node allows: the address comes from a stranger
+	Limit        int               // take the first so many bytes for the document; 0: the whole
 	Robots       bool              // obey the origin's robots.txt (RFC 9309): the document is a page and not a feed, which is made for programs
 }
 
@@ -35,7 +37,8 @@ type Answer struct {
 	Latency      time.Duration // from the last request, once it was sent, to the first byte of the response; 0: unknown
 	Links        []string      // Link header fields
 	Body         []byte        // decoded; nil unless HasDocument
-	Cut          bool          // Body is the first part of a larger document; never of a page
+	Cut          bool          // Body is the first part of a larger document; of a page only if the request had a Limit
+	Requests     int           // how many requests it took, with redirects and robots.txt
 }
 
 // HasDocument reports whether an origin has answered with a document, whole or partial.

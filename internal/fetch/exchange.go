@@ -62,6 +62,7 @@ func (c *Client) exchange(ctx context.Context, j *job) (*target, env.Answer) {
 		transport = c.public
 	}
 	c.requests.Add(1)
+	j.asked++
 	resp, err := transport.RoundTrip(c.newRequest(c.withTrace(ctx, progress, j, start), j))
 	j.private = progress.private.Load()
 	if err != nil {
@@ -86,10 +87,14 @@ func (c *Client) exchange(ctx context.Context, j *job) (*target, env.Answer) {
 	case resp.StatusCode < 200, resp.StatusCode == http.StatusNotModified && !j.conditional(), a.IsPartial() && !(c.asksForPart(j) && isFeedPart(resp.Header)):
 		return nil, j.errorAnswer(env.ErrBroken, fmt.Sprintf("the web server answered %d, which does not fit the request", resp.StatusCode))
 	case a.HasDocument():
-		b := body{from: resp, limit: c.config.MaxBody, grace: bodyGrace, cancel: stop}
+		limit := c.config.MaxBody
+		if j.request.Limit > 0 {
+			limit = min(limit, j.request.Limit)
+		}
+		b := body{from: resp, limit: limit, grace: bodyGrace, cancel: stop}
 		a.Body, err = b.read()
 		c.received.Add(uint64(b.received))
-		if _, large := errors.AsType[errLarge](err); large && len(a.Body) > 0 && !j.request.Robots {
+		if _, large := errors.AsType[errLarge](err); large && len(a.Body) > 0 && (!j.request.Robots || j.request.Limit > 0) {
 			a.Cut, err = true, nil
 		}
 		if err != nil {

@@ -183,7 +183,7 @@ func (c *Client) Fetch(h env.Handle, r env.Request) {
 		c.answer(&job{handle: h}, env.Answer{Err: env.ErrURL, Message: err.Error(), FinalURL: r.URL})
 		return
 	}
-	c.admit(&job{handle: h, request: r, target: newTarget(url), moved: true})
+	c.admit(&job{handle: h, request: r, target: newTarget(url), moved: true, public: r.Public})
 }
 
 // admit queues a job, also for the target of a redirect. For a page it checks robots.txt first.
@@ -219,6 +219,7 @@ func (c *Client) refuse(j *job, err error) {
 
 // answer delivers an answer.
 func (c *Client) answer(j *job, a env.Answer) {
+	a.Requests = j.asked
 	if j.done != nil {
 		j.done(a)
 		return

@@ -47,7 +47,7 @@ func TestAnswerHasTheDocumentAndItsHeaders(t *testing.T) {
 			ETag: `W/"1, 'ü"`, LastModified: "Sat,  1 Jan 2000 00:00:00 GMT",
 			ContentType: "application/rss+xml; charset=utf-8", MaxAge: 500 * time.Second,
 			Links: []string{`<https://hub.example/>; rel="hub"`, `<https://a.example/feed>; rel="self"`},
-			Body:  []byte("<rss/>"),
+			Body:  []byte("<rss/>"), Requests: 1,
 		}
 		if !reflect.DeepEqual(a, want) {
 			t.Fatalf("got  %+v\nwant %+v", a, want)
@@ -127,7 +127,7 @@ func TestValidatorsAreSentAsTheyCame(t *testing.T) {
 			}}.open(t, Config{})
 			defer b.close()
 			c.request.URL = "http://a.example/"
-			c.want.FinalURL = c.request.URL
+			c.want.FinalURL, c.want.Requests = c.request.URL, 1
 			a := b.get(c.request)
 			if a.Message = ""; !reflect.DeepEqual(a, c.want) {
 				t.Errorf("%s: got %+v\nwant %+v", c.name, a, c.want)

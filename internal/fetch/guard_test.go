@@ -196,7 +196,10 @@ func openReal(t *testing.T, c Config) *testClient {
 	outside := New(c, nil)
 	b := web{"redirector.example:80": func(w http.ResponseWriter, r *http.Request) {
 		status, to, _ := strings.Cut(r.URL.RawQuery, "/")
-		code, _ := strconv.Atoi(status)
+		code, err := strconv.Atoi(status)
+		if err != nil {
+			code = http.StatusNotFound // a robots.txt
+		}
 		w.Header().Set("Location", "http://"+to)
 		w.WriteHeader(code)
 	}}.open(t, c)
@@ -319,6 +322,28 @@ func TestPublicOriginsCannotRedirectToPrivateOnes(t *testing.T) {
 	}
 	if got := connections.Load() - before; got != 0 {
 		t.Errorf("%d connections", got)
+	}
+}
+
+// A request that is for public addresses alone asks no other, nor for its robots.txt, whatever the node allows. That is
+// no reason to refuse the same page to a reader of the node.
+func TestRequestsForPublicAddressesAskNoOthers(t *testing.T) {
+	fakeNames(t)
+	port, connections := canary(t)
+	b := openReal(t, Config{AllowPrivate: true})
+	page := "127.0.0.1:" + port + "/page"
+	for _, url := range []string{"http://" + page, "http://localtest.example:" + port + "/", "http://redirector.example/?302/" + page} {
+		for _, robots := range []bool{false, true} {
+			if a := b.get(env.Request{URL: url, Public: true, Robots: robots}); a.Err != env.ErrRefused {
+				t.Errorf("%s, robots.txt %v: %+v", url, robots, a)
+			}
+		}
+	}
+	if got := connections.Load(); got != 0 {
+		t.Errorf("%d connections", got)
+	}
+	if a := b.get(env.Request{URL: "http://" + page, Robots: true}); a.Status != 200 || connections.Load() == 0 {
+		t.Errorf("a reader's own: %+v, %d connections", a, connections.Load())
 	}
 }
 

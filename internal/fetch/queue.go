@@ -47,9 +47,10 @@ type job struct {
 	moved   bool           // all redirects were permanent
 	plain   string         // address to which an HTTPS address redirected by HTTP; "": there is none
 	other   bool           // another address of the host has been tried, because the first one was silent
-	public  bool           // a public address redirected: private ones are no longer allowed
+	public  bool           // private addresses are not allowed, by the request or because a public address redirected
 	private bool           // the last request went to a private address
 	spent   time.Duration  // duration of the requests so far
+	asked   int            // requests so far, with that for the robots.txt
 }
 
 // errorAnswer returns the answer to a job that ends with an error.

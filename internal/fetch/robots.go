@@ -47,7 +47,10 @@ func (c *Client) checkRobots(j *job) {
 		r.waiting = append(r.waiting, j)
 		c.mu.Unlock()
 		if fetches {
-			c.enqueue(&job{target: newTarget(origin + "/robots.txt"), done: func(a env.Answer) { c.storeRules(r, a) }}, false)
+			c.enqueue(&job{target: newTarget(origin + "/robots.txt"), public: j.public, done: func(a env.Answer) {
+				j.asked += a.Requests
+				c.storeRules(r, a)
+			}}, false)
 		}
 		return
 	}
@@ -77,7 +80,7 @@ func (c *Client) forgetRules() {
 func (c *Client) storeRules(r *rules, a env.Answer) {
 	life := rulesTTL
 	switch {
-	case a.Err == env.ErrBusy: // this node has not asked
+	case a.Err == env.ErrBusy, a.Err == env.ErrRefused: // this node has not asked, and may do so for another page
 		r.failed, life = &a, 0
 	case a.Err != "" || a.Status >= http.StatusInternalServerError || a.Status == http.StatusTooManyRequests:
 		a.Message = "robots.txt cannot be read: " + a.Message

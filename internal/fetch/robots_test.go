@@ -101,6 +101,28 @@ func TestRobotsAreObeyedWhereAPageHasMoved(t *testing.T) {
 	})
 }
 
+// An answer says how many requests it took, and has as much of a page as was asked for.
+func TestAnswersCountTheirRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := web{"a.example:80": func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/old" {
+				http.Redirect(w, r, "/new", http.StatusFound)
+			}
+			fmt.Fprint(w, "User-agent: other\n")
+		}}.open(t, Config{})
+		defer b.close()
+		for i, want := range []int{3, 2} { // the robots.txt is known the second time
+			a := b.get(env.Request{URL: "http://a.example/old", Robots: true, Limit: 4})
+			if a.Requests != want || string(a.Body) != "User" || !a.Cut {
+				t.Errorf("attempt %d: %d requests, want %d: %q, cut %v", i, a.Requests, want, a.Body, a.Cut)
+			}
+		}
+		if a := b.get(env.Request{URL: "http://a.example/new", Limit: 1000}); a.Requests != 1 || a.Cut || len(a.Body) != 18 {
+			t.Errorf("%d requests, %d bytes, cut %v", a.Requests, len(a.Body), a.Cut)
+		}
+	})
+}
+
 // If this node has not asked for a robots.txt, because it is too busy, the rules are still unknown.
 func TestRulesThatWereNotAskedForAreNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

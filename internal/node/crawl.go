@@ -33,3 +33,17 @@ func (r crawlRules) Next(address string, a env.Answer, f *feed.Feed, err error, 
 	b := r.BackOff(state, a, fails+1, interval, a.Private, domain)
 	return max(b.Wait, b.LimitDomain), false
 }
+
+func (r crawlRules) Advertised(a env.Answer) (feeds []string) {
+	for _, l := range corona.Advertised(a) {
+		if !l.Comments {
+			feeds = append(feeds, l.URL)
+		}
+	}
+	return feeds
+}
+
+func (r crawlRules) Site(address string) string {
+	domain, _ := corona.Origin(address)
+	return domain
+}

@@ -38,6 +38,7 @@ type Message struct {
 	//	*Message_Hand
 	//	*Message_Taken
 	//	*Message_Recall
+	//	*Message_Named
 	Body          isMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -161,6 +162,15 @@ func (x *Message) GetRecall() *Recall {
 	return nil
 }
 
+func (x *Message) GetNamed() *Named {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Named); ok {
+			return x.Named
+		}
+	}
+	return nil
+}
+
 type isMessage_Body interface {
 	isMessage_Body()
 }
@@ -201,6 +211,10 @@ type Message_Recall struct {
 	Recall *Recall `protobuf:"bytes,9,opt,name=recall,proto3,oneof"`
 }
 
+type Message_Named struct {
+	Named *Named `protobuf:"bytes,10,opt,name=named,proto3,oneof"`
+}
+
 func (*Message_Send) isMessage_Body() {}
 
 func (*Message_Ack) isMessage_Body() {}
@@ -218,6 +232,8 @@ func (*Message_Hand) isMessage_Body() {}
 func (*Message_Taken) isMessage_Body() {}
 
 func (*Message_Recall) isMessage_Body() {}
+
+func (*Message_Named) isMessage_Body() {}
 
 // Send carries articles downstream. Without items it only asks for an Ack.
 type Send struct {
@@ -907,6 +923,237 @@ func (x *Recall) GetTerm() uint64 {
 	return 0
 }
 
+// Named tells the crawler that looks at some hosts which pages there the articles of a feed link to.
+type Named struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	By            uint64                 `protobuf:"fixed64,1,opt,name=by,proto3" json:"by,omitempty"`     // hash of the site of the feed
+	Pages         []string               `protobuf:"bytes,2,rep,name=pages,proto3" json:"pages,omitempty"` // one for each article and host
+	Home          string                 `protobuf:"bytes,3,opt,name=home,proto3" json:"home,omitempty"`   // the home page that the feed names; empty: none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Named) Reset() {
+	*x = Named{}
+	mi := &file_tiers_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Named) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Named) ProtoMessage() {}
+
+func (x *Named) ProtoReflect() protoreflect.Message {
+	mi := &file_tiers_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Named.ProtoReflect.Descriptor instead.
+func (*Named) Descriptor() ([]byte, []int) {
+	return file_tiers_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Named) GetBy() uint64 {
+	if x != nil {
+		return x.By
+	}
+	return 0
+}
+
+func (x *Named) GetPages() []string {
+	if x != nil {
+		return x.Pages
+	}
+	return nil
+}
+
+func (x *Named) GetHome() string {
+	if x != nil {
+		return x.Home
+	}
+	return ""
+}
+
+// Host is the record of a host on which feeds are looked for.
+type Host struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Page          string                 `protobuf:"bytes,1,opt,name=page,proto3" json:"page,omitempty"`                          // to look at: the last one that was named
+	By            []uint64               `protobuf:"fixed64,2,rep,packed,name=by,proto3" json:"by,omitempty"`                     // hashes of the sites that have named pages of the host, up to a bound
+	Times         uint64                 `protobuf:"varint,3,opt,name=times,proto3" json:"times,omitempty"`                       // how often they have
+	FirstMs       int64                  `protobuf:"varint,4,opt,name=first_ms,json=firstMs,proto3" json:"first_ms,omitempty"`    // when they did first
+	LastMs        int64                  `protobuf:"varint,5,opt,name=last_ms,json=lastMs,proto3" json:"last_ms,omitempty"`       // and last
+	LookedMs      int64                  `protobuf:"varint,6,opt,name=looked_ms,json=lookedMs,proto3" json:"looked_ms,omitempty"` // when the page was looked at; 0: never
+	Feeds         []*FoundFeed           `protobuf:"bytes,7,rep,name=feeds,proto3" json:"feeds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Host) Reset() {
+	*x = Host{}
+	mi := &file_tiers_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Host) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Host) ProtoMessage() {}
+
+func (x *Host) ProtoReflect() protoreflect.Message {
+	mi := &file_tiers_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Host.ProtoReflect.Descriptor instead.
+func (*Host) Descriptor() ([]byte, []int) {
+	return file_tiers_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Host) GetPage() string {
+	if x != nil {
+		return x.Page
+	}
+	return ""
+}
+
+func (x *Host) GetBy() []uint64 {
+	if x != nil {
+		return x.By
+	}
+	return nil
+}
+
+func (x *Host) GetTimes() uint64 {
+	if x != nil {
+		return x.Times
+	}
+	return 0
+}
+
+func (x *Host) GetFirstMs() int64 {
+	if x != nil {
+		return x.FirstMs
+	}
+	return 0
+}
+
+func (x *Host) GetLastMs() int64 {
+	if x != nil {
+		return x.LastMs
+	}
+	return 0
+}
+
+func (x *Host) GetLookedMs() int64 {
+	if x != nil {
+		return x.LookedMs
+	}
+	return 0
+}
+
+func (x *Host) GetFeeds() []*FoundFeed {
+	if x != nil {
+		return x.Feeds
+	}
+	return nil
+}
+
+// FoundFeed is a feed that a page advertises.
+type FoundFeed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	Title         string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	Format        string                 `protobuf:"bytes,3,opt,name=format,proto3" json:"format,omitempty"`        // as internal/feed names it; empty: the feed has not been read
+	Tried         bool                   `protobuf:"varint,4,opt,name=tried,proto3" json:"tried,omitempty"`         // it was asked for
+	Dismissed     bool                   `protobuf:"varint,5,opt,name=dismissed,proto3" json:"dismissed,omitempty"` // it is not to be proposed
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FoundFeed) Reset() {
+	*x = FoundFeed{}
+	mi := &file_tiers_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FoundFeed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FoundFeed) ProtoMessage() {}
+
+func (x *FoundFeed) ProtoReflect() protoreflect.Message {
+	mi := &file_tiers_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FoundFeed.ProtoReflect.Descriptor instead.
+func (*FoundFeed) Descriptor() ([]byte, []int) {
+	return file_tiers_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *FoundFeed) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *FoundFeed) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *FoundFeed) GetFormat() string {
+	if x != nil {
+		return x.Format
+	}
+	return ""
+}
+
+func (x *FoundFeed) GetTried() bool {
+	if x != nil {
+		return x.Tried
+	}
+	return false
+}
+
+func (x *FoundFeed) GetDismissed() bool {
+	if x != nil {
+		return x.Dismissed
+	}
+	return false
+}
+
 // Queued is the record of an article that waits for some receivers.
 type Queued struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -918,7 +1165,7 @@ type Queued struct {
 
 func (x *Queued) Reset() {
 	*x = Queued{}
-	mi := &file_tiers_proto_msgTypes[12]
+	mi := &file_tiers_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -930,7 +1177,7 @@ func (x *Queued) String() string {
 func (*Queued) ProtoMessage() {}
 
 func (x *Queued) ProtoReflect() protoreflect.Message {
-	mi := &file_tiers_proto_msgTypes[12]
+	mi := &file_tiers_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -943,7 +1190,7 @@ func (x *Queued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queued.ProtoReflect.Descriptor instead.
 func (*Queued) Descriptor() ([]byte, []int) {
-	return file_tiers_proto_rawDescGZIP(), []int{12}
+	return file_tiers_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Queued) GetTo() [][]byte {
@@ -971,7 +1218,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_tiers_proto_msgTypes[13]
+	mi := &file_tiers_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -983,7 +1230,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_tiers_proto_msgTypes[13]
+	mi := &file_tiers_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -996,7 +1243,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_tiers_proto_rawDescGZIP(), []int{13}
+	return file_tiers_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Link) GetAcked() uint64 {
@@ -1025,7 +1272,7 @@ type Cursor struct {
 
 func (x *Cursor) Reset() {
 	*x = Cursor{}
-	mi := &file_tiers_proto_msgTypes[14]
+	mi := &file_tiers_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1284,7 @@ func (x *Cursor) String() string {
 func (*Cursor) ProtoMessage() {}
 
 func (x *Cursor) ProtoReflect() protoreflect.Message {
-	mi := &file_tiers_proto_msgTypes[14]
+	mi := &file_tiers_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1297,7 @@ func (x *Cursor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cursor.ProtoReflect.Descriptor instead.
 func (*Cursor) Descriptor() ([]byte, []int) {
-	return file_tiers_proto_rawDescGZIP(), []int{14}
+	return file_tiers_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Cursor) GetLog() uint64 {
@@ -1087,7 +1334,7 @@ type Plans struct {
 
 func (x *Plans) Reset() {
 	*x = Plans{}
-	mi := &file_tiers_proto_msgTypes[15]
+	mi := &file_tiers_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1346,7 @@ func (x *Plans) String() string {
 func (*Plans) ProtoMessage() {}
 
 func (x *Plans) ProtoReflect() protoreflect.Message {
-	mi := &file_tiers_proto_msgTypes[15]
+	mi := &file_tiers_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1359,7 @@ func (x *Plans) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plans.ProtoReflect.Descriptor instead.
 func (*Plans) Descriptor() ([]byte, []int) {
-	return file_tiers_proto_rawDescGZIP(), []int{15}
+	return file_tiers_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Plans) GetCurrent() *Plan {
@@ -1154,7 +1401,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_tiers_proto_msgTypes[16]
+	mi := &file_tiers_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1166,7 +1413,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_tiers_proto_msgTypes[16]
+	mi := &file_tiers_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1179,7 +1426,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_tiers_proto_rawDescGZIP(), []int{16}
+	return file_tiers_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Plan) GetDigest() string {
@@ -1216,7 +1463,7 @@ type PlanNode struct {
 
 func (x *PlanNode) Reset() {
 	*x = PlanNode{}
-	mi := &file_tiers_proto_msgTypes[17]
+	mi := &file_tiers_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1475,7 @@ func (x *PlanNode) String() string {
 func (*PlanNode) ProtoMessage() {}
 
 func (x *PlanNode) ProtoReflect() protoreflect.Message {
-	mi := &file_tiers_proto_msgTypes[17]
+	mi := &file_tiers_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1488,7 @@ func (x *PlanNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlanNode.ProtoReflect.Descriptor instead.
 func (*PlanNode) Descriptor() ([]byte, []int) {
-	return file_tiers_proto_rawDescGZIP(), []int{17}
+	return file_tiers_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PlanNode) GetName() string {
@@ -1289,7 +1536,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_tiers_proto_msgTypes[18]
+	mi := &file_tiers_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1301,7 +1548,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_tiers_proto_msgTypes[18]
+	mi := &file_tiers_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1314,7 +1561,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_tiers_proto_rawDescGZIP(), []int{18}
+	return file_tiers_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Log) GetLog() uint64 {
@@ -1344,7 +1591,7 @@ type Crawled struct {
 
 func (x *Crawled) Reset() {
 	*x = Crawled{}
-	mi := &file_tiers_proto_msgTypes[19]
+	mi := &file_tiers_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1356,7 +1603,7 @@ func (x *Crawled) String() string {
 func (*Crawled) ProtoMessage() {}
 
 func (x *Crawled) ProtoReflect() protoreflect.Message {
-	mi := &file_tiers_proto_msgTypes[19]
+	mi := &file_tiers_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1369,7 +1616,7 @@ func (x *Crawled) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Crawled.ProtoReflect.Descriptor instead.
 func (*Crawled) Descriptor() ([]byte, []int) {
-	return file_tiers_proto_rawDescGZIP(), []int{19}
+	return file_tiers_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Crawled) GetEtag() string {
@@ -1453,7 +1700,7 @@ var File_tiers_proto protoreflect.FileDescriptor
 
 const file_tiers_proto_rawDesc = "" +
 	"\n" +
-	"\vtiers.proto\x12\rtidings.tiers\"\xbe\x03\n" +
+	"\vtiers.proto\x12\rtidings.tiers\"\xec\x03\n" +
 	"\aMessage\x12)\n" +
 	"\x04send\x18\x01 \x01(\v2\x13.tidings.tiers.SendH\x00R\x04send\x12&\n" +
 	"\x03ack\x18\x02 \x01(\v2\x12.tidings.tiers.AckH\x00R\x03ack\x122\n" +
@@ -1463,7 +1710,9 @@ const file_tiers_proto_rawDesc = "" +
 	"\tlatencies\x18\x06 \x01(\v2\x18.tidings.tiers.LatenciesH\x00R\tlatencies\x12)\n" +
 	"\x04hand\x18\a \x01(\v2\x13.tidings.tiers.HandH\x00R\x04hand\x12,\n" +
 	"\x05taken\x18\b \x01(\v2\x14.tidings.tiers.TakenH\x00R\x05taken\x12/\n" +
-	"\x06recall\x18\t \x01(\v2\x15.tidings.tiers.RecallH\x00R\x06recallB\x06\n" +
+	"\x06recall\x18\t \x01(\v2\x15.tidings.tiers.RecallH\x00R\x06recall\x12,\n" +
+	"\x05named\x18\n" +
+	" \x01(\v2\x14.tidings.tiers.NamedH\x00R\x05namedB\x06\n" +
 	"\x04body\"\xb9\x01\n" +
 	"\x04Send\x12\x10\n" +
 	"\x03log\x18\x01 \x01(\x06R\x03log\x12\x14\n" +
@@ -1510,7 +1759,25 @@ const file_tiers_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\".\n" +
 	"\x06Recall\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x12\n" +
-	"\x04term\x18\x02 \x01(\x04R\x04term\"2\n" +
+	"\x04term\x18\x02 \x01(\x04R\x04term\"A\n" +
+	"\x05Named\x12\x0e\n" +
+	"\x02by\x18\x01 \x01(\x06R\x02by\x12\x14\n" +
+	"\x05pages\x18\x02 \x03(\tR\x05pages\x12\x12\n" +
+	"\x04home\x18\x03 \x01(\tR\x04home\"\xc1\x01\n" +
+	"\x04Host\x12\x12\n" +
+	"\x04page\x18\x01 \x01(\tR\x04page\x12\x0e\n" +
+	"\x02by\x18\x02 \x03(\x06R\x02by\x12\x14\n" +
+	"\x05times\x18\x03 \x01(\x04R\x05times\x12\x19\n" +
+	"\bfirst_ms\x18\x04 \x01(\x03R\afirstMs\x12\x17\n" +
+	"\alast_ms\x18\x05 \x01(\x03R\x06lastMs\x12\x1b\n" +
+	"\tlooked_ms\x18\x06 \x01(\x03R\blookedMs\x12.\n" +
+	"\x05feeds\x18\a \x03(\v2\x18.tidings.tiers.FoundFeedR\x05feeds\"\x7f\n" +
+	"\tFoundFeed\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x14\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\x12\x16\n" +
+	"\x06format\x18\x03 \x01(\tR\x06format\x12\x14\n" +
+	"\x05tried\x18\x04 \x01(\bR\x05tried\x12\x1c\n" +
+	"\tdismissed\x18\x05 \x01(\bR\tdismissed\"2\n" +
 	"\x06Queued\x12\x0e\n" +
 	"\x02to\x18\x01 \x03(\fR\x02to\x12\x18\n" +
 	"\aarticle\x18\x02 \x01(\fR\aarticle\"6\n" +
@@ -1565,7 +1832,7 @@ func file_tiers_proto_rawDescGZIP() []byte {
 	return file_tiers_proto_rawDescData
 }
 
-var file_tiers_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_tiers_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_tiers_proto_goTypes = []any{
 	(*Message)(nil),   // 0: tidings.tiers.Message
 	(*Send)(nil),      // 1: tidings.tiers.Send
@@ -1579,14 +1846,17 @@ var file_tiers_proto_goTypes = []any{
 	(*Hand)(nil),      // 9: tidings.tiers.Hand
 	(*Taken)(nil),     // 10: tidings.tiers.Taken
 	(*Recall)(nil),    // 11: tidings.tiers.Recall
-	(*Queued)(nil),    // 12: tidings.tiers.Queued
-	(*Link)(nil),      // 13: tidings.tiers.Link
-	(*Cursor)(nil),    // 14: tidings.tiers.Cursor
-	(*Plans)(nil),     // 15: tidings.tiers.Plans
-	(*Plan)(nil),      // 16: tidings.tiers.Plan
-	(*PlanNode)(nil),  // 17: tidings.tiers.PlanNode
-	(*Log)(nil),       // 18: tidings.tiers.Log
-	(*Crawled)(nil),   // 19: tidings.tiers.Crawled
+	(*Named)(nil),     // 12: tidings.tiers.Named
+	(*Host)(nil),      // 13: tidings.tiers.Host
+	(*FoundFeed)(nil), // 14: tidings.tiers.FoundFeed
+	(*Queued)(nil),    // 15: tidings.tiers.Queued
+	(*Link)(nil),      // 16: tidings.tiers.Link
+	(*Cursor)(nil),    // 17: tidings.tiers.Cursor
+	(*Plans)(nil),     // 18: tidings.tiers.Plans
+	(*Plan)(nil),      // 19: tidings.tiers.Plan
+	(*PlanNode)(nil),  // 20: tidings.tiers.PlanNode
+	(*Log)(nil),       // 21: tidings.tiers.Log
+	(*Crawled)(nil),   // 22: tidings.tiers.Crawled
 }
 var file_tiers_proto_depIdxs = []int32{
 	1,  // 0: tidings.tiers.Message.send:type_name -> tidings.tiers.Send
@@ -1598,17 +1868,19 @@ var file_tiers_proto_depIdxs = []int32{
 	9,  // 6: tidings.tiers.Message.hand:type_name -> tidings.tiers.Hand
 	10, // 7: tidings.tiers.Message.taken:type_name -> tidings.tiers.Taken
 	11, // 8: tidings.tiers.Message.recall:type_name -> tidings.tiers.Recall
-	2,  // 9: tidings.tiers.Send.items:type_name -> tidings.tiers.Item
-	6,  // 10: tidings.tiers.Differs.buckets:type_name -> tidings.tiers.Bucket
-	19, // 11: tidings.tiers.Hand.record:type_name -> tidings.tiers.Crawled
-	16, // 12: tidings.tiers.Plans.current:type_name -> tidings.tiers.Plan
-	16, // 13: tidings.tiers.Plans.previous:type_name -> tidings.tiers.Plan
-	17, // 14: tidings.tiers.Plan.nodes:type_name -> tidings.tiers.PlanNode
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	12, // 9: tidings.tiers.Message.named:type_name -> tidings.tiers.Named
+	2,  // 10: tidings.tiers.Send.items:type_name -> tidings.tiers.Item
+	6,  // 11: tidings.tiers.Differs.buckets:type_name -> tidings.tiers.Bucket
+	22, // 12: tidings.tiers.Hand.record:type_name -> tidings.tiers.Crawled
+	14, // 13: tidings.tiers.Host.feeds:type_name -> tidings.tiers.FoundFeed
+	19, // 14: tidings.tiers.Plans.current:type_name -> tidings.tiers.Plan
+	19, // 15: tidings.tiers.Plans.previous:type_name -> tidings.tiers.Plan
+	20, // 16: tidings.tiers.Plan.nodes:type_name -> tidings.tiers.PlanNode
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_tiers_proto_init() }
@@ -1626,6 +1898,7 @@ func file_tiers_proto_init() {
 		(*Message_Hand)(nil),
 		(*Message_Taken)(nil),
 		(*Message_Recall)(nil),
+		(*Message_Named)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1633,7 +1906,7 @@ func file_tiers_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_tiers_proto_rawDesc), len(file_tiers_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
