@@ -59,6 +59,9 @@ var apiRoutes = map[string]apiRoute{
 	"unwatch":     {(*Server).apiUnwatch, post},
 	"watches":     {(*Server).apiWatches, get},
 
+	"tokens":        {(*Server).apiTokens, []string{http.MethodGet, http.MethodPost}},
+	"tokens/revoke": {(*Server).apiRevokeToken, post},
+
 	"notify":        {(*Server).apiNotify, []string{http.MethodGet, http.MethodPost}},
 	"notify/remove": {(*Server).apiNotifyRemove, post},
 	"notify/test":   {(*Server).apiNotifyTest, post},

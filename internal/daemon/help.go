@@ -12,6 +12,7 @@ var help = map[string]string{
 	"cobra.Stats.Level":            "What is kept of new articles: 0 everything, 1 titles and links, 2 nothing.",
 	"cobra.Stats.Matched":          "Articles that matched a search.",
 	"cobra.Stats.Nodes":            "Different clauses of queries.",
+	"cobra.Stats.Owned":            "Searches of others than the node's user.",
 	"cobra.Stats.Shortened":        "Matching articles kept without their content.",
 	"cobra.Stats.Subscriptions":    "Searches.",
 	"cobra.Stats.Swept":            "Articles deleted because no search had them any more, or because of their age.",
