@@ -63,6 +63,7 @@ var help = map[string]string{
 	"daemon.missedStats.Missed":    "Articles not searched when they came, for lack of time or space.",
 	"daemon.missedStats.Open":      "Missed articles that will be asked for again.",
 	"daemon.missedStats.Refused":   "Entries of the network not searched for lack of time or space, and not received again.",
+	"daemon.tokenStats.Valid":      "Tokens with which others make searches.",
 	"feedtree.Stats.Accepted":      "Publications accepted as the sequencer.",
 	"feedtree.Stats.Alone":         "Feeds that the node polls itself because it is cut off from them.",
 	"feedtree.Stats.Audits":        "Audits: comparisons of heads with those of an owner.",
