@@ -50,7 +50,7 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 	// BaseURL is the start of all addresses that are handed out, if readers reach the node by another name than
 	// localhost, such as http://nas.example:8190, or https://feeds.example.org behind another web server. Only
-	// addresses with a token are answered under that name. By default, addresses start as the request for them did.
+	// addresses with a token, and the page of searches, are answered under that name. By default, addresses start as the request for them did.
 	// [CheckBaseURL] checks it.
 	BaseURL string
 	// SubscribeOnRead says when reading without a token subscribes: "never", at the "second" time (the default), or
