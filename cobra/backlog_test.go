@@ -27,7 +27,7 @@ func TestSubscriptionStartsWithTheBacklog(t *testing.T) {
 		late = append(late, BacklogArticle{Article: article(i, text), Received: d.now.Add(time.Duration(i-6) * time.Hour)})
 	}
 	var first SubscriptionID
-	r.Subscribe("sun shines OR moon", late, func(n SubscriptionID, err error) {
+	r.Subscribe(0, "sun shines OR moon", late, func(n SubscriptionID, err error) {
 		if first = n; err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestBacklogDoesNotAffectOtherSubscriptions(t *testing.T) {
 	c.ArticlesPerFeed = 3
 	r := open(t, d, c)
 	begin := func(text string, late ...BacklogArticle) (n SubscriptionID) {
-		r.Subscribe(text, late, func(number SubscriptionID, err error) {
+		r.Subscribe(0, text, late, func(number SubscriptionID, err error) {
 			if n = number; err != nil {
 				t.Fatal(err)
 			}
@@ -227,7 +227,7 @@ func TestFeedIsOrderedByArrival(t *testing.T) {
 		d.now = d.now.Add(time.Second)
 	}
 	var both SubscriptionID
-	r.Subscribe("solar OR battery", late, func(n SubscriptionID, _ error) { both = n })
+	r.Subscribe(0, "solar OR battery", late, func(n SubscriptionID, _ error) { both = n })
 	d.write(100)
 	for range 2 {
 		if got := titlesOf(t, r, d, both); !slices.Equal(got, []string{"Article 4", "Article 3", "Article 2"}) {
@@ -272,7 +272,7 @@ func TestBacklogArticleIsNotAddedAgain(t *testing.T) {
 		late = append(late, BacklogArticle{Article: distinctArticle(i, "the wind turbine"), Received: d.now.Add(time.Duration(i-9) * time.Minute)})
 	}
 	var turbine SubscriptionID
-	r.Subscribe("turbine", late, func(n SubscriptionID, _ error) { turbine = n })
+	r.Subscribe(0, "turbine", late, func(n SubscriptionID, _ error) { turbine = n })
 	d.write(100)
 	r.Receive(late[2].Article, func() {})
 	d.write(100)
@@ -323,7 +323,7 @@ func TestSweepKeepsNewBacklogArticles(t *testing.T) {
 	first := subscribe(t, r, d, "moon")
 	late := []BacklogArticle{{Article: distinctArticle(0, "the sun shines"), Received: d.now}}
 	var sun, shines SubscriptionID
-	r.Subscribe("sun", late, func(n SubscriptionID, _ error) { sun = n })
+	r.Subscribe(0, "sun", late, func(n SubscriptionID, _ error) { sun = n })
 	d.write(100)
 	r.Unsubscribe(sun, func(error) {})
 	d.write(100)
@@ -338,7 +338,7 @@ func TestSweepKeepsNewBacklogArticles(t *testing.T) {
 		t.Fatalf("it is at %+v", w)
 	}
 	r.Unsubscribe(star, func(error) {}) // its ring was read already, and the next subscription reuses it
-	r.Subscribe("shines", late, func(n SubscriptionID, _ error) { shines = n })
+	r.Subscribe(0, "shines", late, func(n SubscriptionID, _ error) { shines = n })
 	if r.articles.last != 2 {
 		t.Errorf("the article got another number: %d", r.articles.last)
 	}
@@ -367,7 +367,7 @@ func TestDuplicateBacklogArticlesCountOnce(t *testing.T) {
 	}
 	late = append(late, late[2], late[3], late[0])
 	var sun SubscriptionID
-	r.Subscribe("sun", late, func(n SubscriptionID, _ error) { sun = n })
+	r.Subscribe(0, "sun", late, func(n SubscriptionID, _ error) { sun = n })
 	d.write(100)
 	if got := titlesOf(t, r, d, sun); !slices.Equal(got, []string{"Article 3", "Article 2", "Article 1"}) {
 		t.Errorf("it has %q", got)
@@ -385,7 +385,7 @@ func TestOldestBacklogArticleIsReplacedFirst(t *testing.T) {
 		late = append(late, BacklogArticle{Article: distinctArticle(i, text), Received: d.now.Add(time.Duration(i-9) * time.Minute)})
 	}
 	begin := func(text string) (number SubscriptionID) {
-		r.Subscribe(text, late, func(n SubscriptionID, _ error) { number = n })
+		r.Subscribe(0, text, late, func(n SubscriptionID, _ error) { number = n })
 		d.write(100)
 		return number
 	}

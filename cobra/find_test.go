@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"tidings/cobra/index"
 	"tidings/cobra/query"
@@ -81,8 +80,8 @@ func TestSubscriptionsAreListedFromANumberOn(t *testing.T) {
 		}
 		for _, most := range []int{1, 300, 1000} {
 			var got []SubscriptionID
-			if err := Subscriptions(d, from, func(n SubscriptionID, text string, _ time.Time) bool {
-				if text != fmt.Sprint("word", n) {
+			if err := Subscriptions(d, from, func(n SubscriptionID, s Subscription) bool {
+				if text := s.Query; text != fmt.Sprint("word", n) {
 					t.Errorf("subscription %d is %s", n, text)
 				}
 				got = append(got, n)
@@ -103,7 +102,7 @@ func TestLimitOfSubscriptions(t *testing.T) {
 	d := newDisk()
 	r := open(t, d, Config{MaxSubscriptions: 3})
 	refused := func(r *Reflector) (err error) {
-		r.Subscribe("more", nil, func(_ SubscriptionID, e error) { err = e })
+		r.Subscribe(0, "more", nil, func(_ SubscriptionID, e error) { err = e })
 		d.write(10)
 		return err
 	}

@@ -103,6 +103,7 @@ func numbered(prefix string, n uint32) []byte {
 type Stats struct {
 	Subscriptions int    // searches
 	Unreadable    int    // searches whose query cannot be read any more
+	Owned         int    // searches of others than the node's user
 	Nodes         int    // different clauses of queries
 	Again         uint64 // articles that had come already
 	Articles      uint64 // articles received
@@ -138,6 +139,8 @@ type Reflector struct {
 	unreadable map[SubscriptionID]bool
 	// removing counts the calls of Unsubscribe that wait for the disk, by subscription.
 	removing map[SubscriptionID]int
+	// owned holds the subscriptions of each owner, those of the node's user excepted, in ascending order.
+	owned map[uint32][]SubscriptionID
 }
 
 // IrreplaceableKeys returns the keys of records that cannot be restored from the network: the
@@ -155,7 +158,7 @@ func Open(e env.Env, c Config) (*Reflector, error) {
 	r := &Reflector{
 		config: c, clock: e.Clock, store: e.Store, worker: e.Worker, log: e.Log,
 		filter: NewFilter(c, x), rings: index.NewRings(c.ArticlesPerFeed),
-		unreadable: map[SubscriptionID]bool{}, removing: map[SubscriptionID]int{},
+		unreadable: map[SubscriptionID]bool{}, removing: map[SubscriptionID]int{}, owned: map[uint32][]SubscriptionID{},
 	}
 	if err := r.load(); err != nil {
 		return nil, fmt.Errorf("searches: %w", err)
@@ -179,6 +182,7 @@ func (r *Reflector) load() error {
 			return false
 		}
 		n := SubscriptionID(binary.BigEndian.Uint32(key[1:]))
+		r.addOwned(n, s.Owner)
 		clauses, err := query.Clauses(s.Query)
 		if err != nil {
 			// An earlier version accepted this query. The record stays, but matches nothing.
@@ -226,13 +230,13 @@ func (r *Reflector) skipDamaged(err error) error {
 	return nil
 }
 
-// Subscribe subscribes to the articles that match a query. done is called when the subscription
-// is on disk; from then on its number is never used again. Possible errors are *query.Error,
-// ErrFull and those of the disk.
+// Subscribe subscribes to the articles that match a query, for an owner; 0 is the node's user. done is called when the
+// subscription is on disk; from then on its number is never used again. Possible errors are *query.Error, ErrFull and those
+// of the disk.
 //
 // The feed starts with the matching articles of the backlog, which Subscribe may sort. A clause
 // that another subscription already has starts with the ring of that clause instead.
-func (r *Reflector) Subscribe(text string, backlog []BacklogArticle, done func(SubscriptionID, error)) {
+func (r *Reflector) Subscribe(owner uint32, text string, backlog []BacklogArticle, done func(SubscriptionID, error)) {
 	clauses, err := query.Clauses(text)
 	number := r.next
 	var newIDs []index.ClauseID
@@ -247,7 +251,8 @@ func (r *Reflector) Subscribe(text string, backlog []BacklogArticle, done func(S
 		return
 	}
 	r.next++
-	record := &cobrapb.Subscription{Query: text, Since: r.clock.Now().Unix()}
+	r.addOwned(number, owner)
+	record := &cobrapb.Subscription{Query: text, Since: r.clock.Now().Unix(), Owner: owner}
 	if len(newIDs) > 0 {
 		r.addBacklog(newIDs, backlog)
 	}
@@ -259,6 +264,7 @@ func (r *Reflector) Subscribe(text string, backlog []BacklogArticle, done func(S
 	r.store.Commit(ops, func(err error) {
 		if err != nil {
 			r.filter.Remove(number, clauses)
+			r.removeOwned(number, owner)
 			err = fmt.Errorf("subscribe to %q: %w", text, err)
 		}
 		done(number, err)
@@ -276,15 +282,15 @@ func (r *Reflector) prepareRing(n index.ClauseID) {
 // ErrUnknown or that of the disk. If the disk fails, the subscription continues, as it would
 // after a restart.
 func (r *Reflector) Unsubscribe(number SubscriptionID, done func(error)) {
-	var text string
+	var s Subscription
 	var err error
-	r.worker.Do(func() { text, _, err = Query(r.store, number) }, func() {
+	r.worker.Do(func() { s, err = Query(r.store, number) }, func() {
 		if err == nil && len(r.filter.ClauseIDs(number)) == 0 && !r.unreadable[number] { // called twice
 			err = ErrUnknown
 		}
 		var clauses []query.Clause
 		if err == nil && !r.unreadable[number] {
-			clauses, err = query.Clauses(text)
+			clauses, err = query.Clauses(s.Query)
 		}
 		if err != nil {
 			done(fmt.Errorf("search: %w", err))
@@ -305,6 +311,7 @@ func (r *Reflector) Unsubscribe(number SubscriptionID, done func(error)) {
 			}
 			if err == nil {
 				delete(r.unreadable, number)
+				r.removeOwned(number, s.Owner)
 			}
 			done(err)
 		})
@@ -408,54 +415,6 @@ func (r *Reflector) Feed(number SubscriptionID) (f Feed, ok bool) {
 		}
 	}
 	return f, len(ids) > 0
-}
-
-// Query returns the query of a subscription and the time at which it was made. It may be called
-// from any goroutine.
-func Query(s env.Store, number SubscriptionID) (text string, since time.Time, err error) {
-	value, err := s.Get(numbered(subscriptionPrefix, uint32(number)))
-	if err == nil && value == nil {
-		err = ErrUnknown
-	}
-	var record cobrapb.Subscription
-	if err == nil {
-		err = proto.Unmarshal(value, &record)
-	}
-	return record.Query, time.Unix(record.Since, 0), err
-}
-
-// blockSubscriptions is the number of subscriptions whose keys differ only in the last byte. A list that begins in the
-// middle reads one block in vain at most.
-const blockSubscriptions = 1 << 8
-
-// Subscriptions calls each for the subscriptions of a store from a number on, in ascending order, until it returns false.
-// It may be called from any goroutine.
-func Subscriptions(s env.Store, from SubscriptionID, each func(number SubscriptionID, text string, since time.Time) bool) error {
-	counters, err := readCounters(s)
-	if err != nil {
-		return err
-	}
-	var broken, damaged error
-	for more := true; more && uint32(from) < counters.NextSubscription; from = (from/blockSubscriptions + 1) * blockSubscriptions {
-		block := numbered(subscriptionPrefix, uint32(from))
-		err := s.Range(block[:len(block)-1], func(key, value []byte) bool {
-			number := SubscriptionID(binary.BigEndian.Uint32(key[len(subscriptionPrefix):]))
-			if number < from {
-				return true
-			}
-			var record cobrapb.Subscription
-			if broken = proto.Unmarshal(value, &record); broken != nil {
-				more = false
-				return false
-			}
-			more = each(number, record.Query, time.Unix(record.Since, 0))
-			return more
-		})
-		if damaged = cmp.Or(damaged, err); err != nil && !errors.Is(err, env.ErrDamaged) {
-			break
-		}
-	}
-	return errors.Join(damaged, broken)
 }
 
 func readCounters(s env.Store) (*cobrapb.Counters, error) {

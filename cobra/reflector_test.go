@@ -87,7 +87,7 @@ func article(n int, text string) *Article {
 
 func subscribe(t *testing.T, r *Reflector, d *disk, text string) (n SubscriptionID) {
 	t.Helper()
-	r.Subscribe(text, nil, func(number SubscriptionID, err error) {
+	r.Subscribe(0, text, nil, func(number SubscriptionID, err error) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +164,7 @@ func TestReflectorSurvivesCrashes(t *testing.T) {
 				break
 			}
 			since := at
-			r.Subscribe(text, nil, func(n SubscriptionID, err error) {
+			r.Subscribe(0, text, nil, func(n SubscriptionID, err error) {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -61,6 +61,8 @@ var apiRoutes = map[string]apiRoute{
 
 	"candidates":         {(*Server).apiCandidates, get},
 	"candidates/dismiss": {(*Server).apiDismissCandidate, post},
+	"tokens":             {(*Server).apiTokens, []string{http.MethodGet, http.MethodPost}},
+	"tokens/revoke":      {(*Server).apiRevokeToken, post},
 
 	"notify":        {(*Server).apiNotify, []string{http.MethodGet, http.MethodPost}},
 	"notify/remove": {(*Server).apiNotifyRemove, post},

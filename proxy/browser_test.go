@@ -104,6 +104,10 @@ func newFullServer(t *testing.T) *testServer {
 			found:  []NewItem{{now, &late, true}, {now.Add(-5 * time.Hour), nil, false}, {now.Add(-6 * time.Hour), &late, false}},
 		}
 		c.Keywords = &memoryKeywords{watches: []Watch{{Number: 1, Query: "bridge NOT card"}}, preview: &solarPreview}
+		c.Tokens = &memoryTokens{
+			token:    &SearchToken{ID: "0000002a", MaxSearches: 5, Expires: OptionalTime(now.Add(90 * 24 * time.Hour))},
+			keywords: memoryKeywords{watches: []Watch{{Number: 2, Query: "ferry"}, {Number: 3, Query: strings.Repeat("long", 30)}}},
+		}
 		failing := time.Date(2026, 11, 20, 11, 0, 0, 0, time.UTC)
 		c.Notifications = &memoryNotifications{targets: []NotifyTarget{
 			{ID: "a", To: "https://hooks.example/…", Feeds: []string{rssURL}, Queries: []string{"bridge"}, Health: true, QuietHours: "22:00-07:00", Digest: "daily", Sent: 7},
@@ -232,20 +236,25 @@ func fullPages(ctx context.Context, b *testServer) []namedPage {
 		{"several", "/network?channel=h.example"}, {"notify", NotifyPath + "?dead=b"}, {"watch", "/watch?q=bridge"},
 		{"choose", "/subscribe?url=" + url.QueryEscape(choiceURL)},
 		{"watch", "/watch?all=solar+battery&none=advert"}, {"imported", imported}, {"offered", offered}, {"importing", running.path()},
+		{"enter", searchesPath}, {"made", searchesPath + "watch?q=ferry+bridge"},
 	}
 }
 
 // choiceURL is a page that advertises several feeds.
 const choiceURL = "https://page.example/"
 
-// submitForm handles a GET of a form's address as if its button had been pressed.
+// submitForm handles a GET of a form's address as if its button had been pressed, and one with a query at the page of
+// searches as if a token had been entered.
 func submitForm(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/subscribe" {
-			form := r.URL.RawQuery
-			r = httptest.NewRequestWithContext(r.Context(), http.MethodPost, "http://"+r.Host+"/subscribe", strings.NewReader(form))
+		path, form := r.URL.Path, r.URL.RawQuery
+		if path == "/subscribe" || strings.HasPrefix(path, searchesPath) && strings.HasPrefix(form, "q=") {
+			r = httptest.NewRequestWithContext(r.Context(), http.MethodPost, "http://"+r.Host+path, strings.NewReader(form))
 			r.RemoteAddr = "127.0.0.1:1"
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		if strings.HasPrefix(path, searchesPath) && r.Method == http.MethodPost {
+			r.AddCookie(&http.Cookie{Name: searchesCookie, Value: memoryToken})
 		}
 		next.ServeHTTP(w, r)
 	})

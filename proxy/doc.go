@@ -6,6 +6,7 @@
 //	/feed?url=…&format=&limit=          the same, in a chosen format
 //	/k/<token>.{atom,rss,json}          reads a keyword feed
 //	POST to any of these                 asks for news of it by WebSub (hub.go)
+//	/s/  /s/api/searches                lets others make searches with a token (searches.go)
 //	/api/v1/events                      streams what is new (events.go)
 //	/api/v1/{list,status,doctor,…}      for programs that have the token
 //	/  /subscriptions  /show  /opml  …  for people whose browser has a cookie (pageRoutes)
@@ -46,7 +47,7 @@
 // requests must name a host that belongs to the node, or they get 421. Pages of other sites are refused, even for
 // feeds, because the response time would tell whether somebody here subscribes. A GET changes nothing without a
 // token in its path, and neither does a POST from another site. Requests from other machines, or by the name in
-// [Config.BaseURL], are answered only for addresses with a token. Requests forwarded by a proxy are refused, unless
+// [Config.BaseURL], are answered only for addresses with a token, and at the page of searches. Requests forwarded by a proxy are refused, unless
 // the proxy's address is in [Config.TrustedProxies]; they then count as requests from another machine. All requests
 // from such an address count as that, with or without a forwarding header, unless they are known to come from the
 // node's own user or show the token.

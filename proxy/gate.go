@@ -67,20 +67,20 @@ func (g gate) check(r *http.Request, isUser func(*http.Request) bool) (path, que
 	if header != "" && !g.isProxy(r.RemoteAddr) {
 		return "", "", refuse(http.StatusForbidden, "the header %s shows that a proxy passed this request on, and the node does not trust the proxy: connect to the node directly, or run it with --trusted-proxy", oneLine(header))
 	}
-	if strings.HasPrefix(path, tokenPath) || strings.HasPrefix(path, keywordsPath) || strings.HasPrefix(path, privatePath) {
+	if isForOthers(path) {
 		return path, query, nil
 	}
 	// A forwarding web server on this machine connects from here, but its headers, or the name that was requested,
 	// give it away.
 	if !local || header != "" || !isLoopback(r.RemoteAddr) {
-		return "", "", refuse(http.StatusForbidden, "requests from other machines are answered only for addresses that begin with %s, %s or %s", tokenPath, keywordsPath, privatePath)
+		return "", "", refuse(http.StatusForbidden, "requests from other machines are answered only for addresses that begin with one of %s", strings.Join(publicPaths, ", "))
 	}
 	// Some web servers show neither, such as nginx with proxy_pass alone. If a trusted proxy connects from this
 	// address, the request may come from anybody, unless it shows that it is the user's own. Two paths check that
 	// themselves: browsers send a code to loginPath before they have a cookie, and commands with a wrong token
 	// below apiPath should get the status 401.
 	if g.isProxy(r.RemoteAddr) && path != loginPath && !strings.HasPrefix(path, apiPath) && !isUser(r) {
-		return "", "", refuse(http.StatusForbidden, "this request comes from the address of a --trusted-proxy and counts as one of another machine, which is answered only for addresses that begin with %s, %s or %s: for other pages, send the token in the header %s, or open the address that \"tidings open\" prints", tokenPath, keywordsPath, privatePath, accessHeader)
+		return "", "", refuse(http.StatusForbidden, "this request comes from the address of a --trusted-proxy and counts as one of another machine, which is answered only for addresses that begin with one of %s: for other pages, send the token in the header %s, or open the address that \"tidings open\" prints", strings.Join(publicPaths, ", "), accessHeader)
 	}
 	return path, query, nil
 }

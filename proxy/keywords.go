@@ -33,7 +33,7 @@ type Keywords interface {
 	Watches(ctx context.Context, q WatchList) (WatchPage, error)
 	// CountWatches returns the number of subscriptions.
 	CountWatches() int
-	// SameWatches returns the subscriptions with the meaning of a query, the oldest first. There is more than one only if
+	// SameWatches returns the subscriptions of the node's user with the meaning of a query, the oldest first. There is more than one only if
 	// they were made by an earlier version.
 	SameWatches(ctx context.Context, query string) ([]Watch, error)
 	// LookUp returns a subscription, or ErrNoSubscription.
@@ -53,6 +53,8 @@ type Watch struct {
 	ReadURL string `json:"read_url,omitempty"`
 	// Once, in a request, asks for the address of a feed that shows a story of several feeds once.
 	Once bool `json:"once,omitempty"`
+	// Token is the id of the token with which the search was made; empty: the node's user has made it.
+	Token string `json:"token,omitempty"`
 }
 
 // MatchedFeed is the feed of a keyword subscription.

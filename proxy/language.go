@@ -30,6 +30,15 @@ func (s *Server) language(r *http.Request) *locale.Language {
 
 // languageForm keeps the language that a person has chosen.
 func (s *Server) languageForm(w http.ResponseWriter, r *http.Request) error {
+	if err := chooseLanguage(w, r); err != nil {
+		return err
+	}
+	http.Redirect(w, r, ownPage(r.PostForm.Get("back"), "/"), http.StatusSeeOther)
+	return nil
+}
+
+// chooseLanguage gives a browser the cookie of a language.
+func chooseLanguage(w http.ResponseWriter, r *http.Request) error {
 	chosen, err := formValue(w, r, "language")
 	if err != nil {
 		return err
@@ -38,7 +47,6 @@ func (s *Server) languageForm(w http.ResponseWriter, r *http.Request) error {
 		return refuse(http.StatusBadRequest, "there is no language %q", chosen)
 	}
 	http.SetCookie(w, &http.Cookie{Name: languageCookie, Value: chosen, Path: "/", MaxAge: languageTime, HttpOnly: true, SameSite: http.SameSiteLaxMode})
-	http.Redirect(w, r, ownPage(r.PostForm.Get("back"), "/"), http.StatusSeeOther)
 	return nil
 }
 

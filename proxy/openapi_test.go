@@ -103,7 +103,8 @@ func checkAPI(t *testing.T, method, name, asked string, status int, answer strin
 // The document has all routes with their methods and no others, and a request of each is answered as it says.
 func TestOpenAPIDescribesAllRoutes(t *testing.T) {
 	b := newTestServer(t, func(c *Config) {
-		c.Keywords, c.Publishing, c.Notifications, c.Candidates = &memoryKeywords{}, &memoryPublishing{}, &memoryNotifications{}, newMemoryCandidates()
+		c.Keywords, c.Publishing, c.Notifications = &memoryKeywords{}, &memoryPublishing{}, &memoryNotifications{}
+		c.Candidates, c.Tokens = newMemoryCandidates(), &memoryTokens{}
 	})
 	calls := []struct{ method, name, text string }{
 		{"GET", "openapi.json", ""}, {"GET", "status", ""}, {"GET", "doctor", ""}, {"POST", "open", ""},
@@ -115,6 +116,7 @@ func TestOpenAPIDescribesAllRoutes(t *testing.T) {
 		{"POST", "notify/test", `{"id":"a"}`}, {"GET", "notify/dead?id=a", ""}, {"POST", "notify/remove", `{"id":"a"}`},
 		{"GET", "candidates?least=1", ""}, {"POST", "candidates/dismiss", `{"url":"https://blog0.example/feed"}`},
 		{"POST", "unsubscribe", `{"url":"` + rssURL + `"}`},
+		{"POST", "tokens", `{"name":"n","max_searches":5,"expires":"2100-01-01T00:00:00Z"}`}, {"GET", "tokens", ""},
 	}
 	var called, served, described []string
 	for _, c := range calls {
@@ -137,6 +139,28 @@ func TestOpenAPIDescribesAllRoutes(t *testing.T) {
 			t.Errorf("%s %s: %d %v", c.method, c.name, status, answer)
 		}
 	}
+	for _, c := range []struct{ method, name, text string }{
+		{"POST", "searches", `{"query":"solar","once":true}`}, {"GET", "searches", ""},
+		{"POST", "searches/end", `{"query":"http://node/k/` + b.server.keywordTokens.token(0) + `.atom"}`},
+	} {
+		called = append(called, c.method+" "+c.name)
+		r := b.send(request(c.method, searchesPath+"api/"+c.name, strings.NewReader(c.text), "Authorization", "Bearer "+memoryToken, "Content-Type", "application/json"))
+		answer := body(b, r)
+		if r.StatusCode != http.StatusOK {
+			t.Errorf("%s %s: %d %s", c.method, c.name, r.StatusCode, answer)
+		}
+		checkAPI(t, c.method, c.name, c.text, r.StatusCode, answer)
+	}
+	called = append(called, "POST tokens/revoke")
+	var revoked any
+	if status := b.call("POST", "tokens/revoke", `{"id":"n"}`, &revoked); status != http.StatusOK {
+		t.Errorf("tokens/revoke: %d %v", status, revoked)
+	}
+	for path, route := range searchesRoutes {
+		for _, method := range route.may {
+			served = append(served, method+" "+strings.TrimPrefix(path, searchesPath+"api/"))
+		}
+	}
 	for name, route := range apiRoutes {
 		for _, method := range route.methods {
 			served = append(served, method+" "+name)
@@ -144,7 +168,7 @@ func TestOpenAPIDescribesAllRoutes(t *testing.T) {
 	}
 	for path, operations := range at(apiDocument().object, "paths") {
 		for method := range operations.(object) {
-			if method != "parameters" {
+			if method != "parameters" && method != "servers" {
 				described = append(described, strings.ToUpper(method)+" "+path[1:])
 			}
 		}
@@ -164,7 +188,7 @@ func TestOpenAPIDescribesAllFields(t *testing.T) {
 	want := map[string]object{}
 	for _, v := range []any{
 		AddressRequest{}, DoctorResponse{}, Draft{}, ErrorResponse{}, ImportProgress{}, ImportResult{}, ListResponse{}, OpenResponse{}, Publisher{}, PublishResult{},
-		Status{}, SubscribeMessage{}, Watch{}, WatchResponse{}, news.Event{}, NotifyResponse{}, DeadResponse{}, CandidatesResponse{},
+		Status{}, SubscribeMessage{}, Watch{}, WatchResponse{}, TokensResponse{}, SearchesResponse{}, news.Event{}, NotifyResponse{}, DeadResponse{}, CandidatesResponse{},
 	} {
 		addSchema(want, reflect.TypeOf(v))
 	}

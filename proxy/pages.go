@@ -75,6 +75,9 @@ func newPages(siteIcons bool) *pages {
 		iconPath:   newAsset(iconPath, "image/svg+xml", ""),
 	}}
 	english := template.Must(template.New("").Funcs(p.functions(locale.English)).ParseFS(web, "web/*.html"))
+	for _, path := range []string{stylePath, iconPath} { // the page of searches has its own addresses of them
+		p.assets[searchesPath+path[1:]] = p.assets[path]
+	}
 	for _, l := range append(slices.Clone(languages()), locale.Pseudo) {
 		p.templates[l] = template.Must(english.Clone()).Funcs(p.functions(l))
 	}
@@ -159,6 +162,9 @@ func (s *Server) writePage(w http.ResponseWriter, r *http.Request, status int, n
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", pagePolicy)
+	if strings.HasPrefix(r.URL.Path, searchesPath) {
+		h.Set("Content-Security-Policy", searchesPolicy)
+	}
 	h.Set("Content-Language", l.Tag)
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(b.Len()))

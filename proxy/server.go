@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"tidings/internal/check"
 )
 
@@ -31,6 +33,7 @@ type Server struct {
 	messages      *lru[string, message]
 	pollWishes    *lru[string, time.Time] // when a person last had a channel polled, by its address
 	imports       imports
+	wrongTokens   *rate.Limiter // of the page of searches
 	pages         *pages
 }
 
@@ -47,7 +50,7 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 	// BaseURL is the start of all addresses that are handed out, if readers reach the node by another name than
 	// localhost, such as http://nas.example:8190, or https://feeds.example.org behind another web server. Only
-	// addresses with a token are answered under that name. By default, addresses start as the request for them did.
+	// addresses with a token, and the page of searches, are answered under that name. By default, addresses start as the request for them did.
 	// [CheckBaseURL] checks it.
 	BaseURL string
 	// SubscribeOnRead says when reading without a token subscribes: "never", at the "second" time (the default), or
@@ -55,6 +58,8 @@ type Config struct {
 	SubscribeOnRead string
 	// Keywords holds the node's keyword subscriptions. Only requests for them need it.
 	Keywords Keywords
+	// Tokens holds the tokens with which others make searches. Default nil: there is no page on which they could.
+	Tokens SearchTokens
 	// Private holds the node's private feeds. Default nil: an address with a password is refused.
 	Private PrivateFeeds
 	// Hub tells WebSub subscribers of changes. Default nil: feeds name no hub.
@@ -157,6 +162,7 @@ func New(subs Subscriptions, config Config) *Server {
 		messages:      newLRU[string, message](maxMessages),
 		pollWishes:    newLRU[string, time.Time](maxPollWishes),
 		pages:         newPages(config.Icon != nil),
+		wrongTokens:   rate.NewLimiter(wrongTokens, wrongTokensBurst),
 	}
 }
 
@@ -188,6 +194,10 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query strin
 		default:
 			s.serveKeywords(w, r, path)
 		}
+		return
+	}
+	if strings.HasPrefix(path, searchesPath) {
+		s.serveSearches(w, r, path)
 		return
 	}
 	if err := s.gate.checkOrigin(r, path); err != nil {

@@ -250,6 +250,8 @@ type Status struct {
 	Messenger *Messenger `json:"messenger,omitempty"`
 	// Hosting says what the node does in a hosting centre; nil if it is in none.
 	Hosting *Hosting `json:"hosting,omitempty"`
+	// SearchTokens counts the tokens with which others make searches; nil if there are none.
+	SearchTokens *TokenCounts `json:"search_tokens,omitempty"`
 }
 
 // Hosting is what a node does in a hosting centre.

@@ -17,7 +17,7 @@ var walks = []struct {
 	walk func(t *testing.T, by func(*testServer) *hand) // by opens the pages of a server
 }{
 	{"add", walkAdd}, {"find", walkFind}, {"fix", walkFix}, {"unsubscribe", walkUnsubscribe},
-	{"import", walkImport}, {"watch", walkWatch}, {"page", walkPage}, {"invite", walkInvite},
+	{"import", walkImport}, {"watch", walkWatch}, {"page", walkPage}, {"invite", walkInvite}, {"token", walkToken},
 }
 
 // screens are those of a phone, a tablet and a computer, in CSS pixels.
@@ -43,6 +43,35 @@ func TestWalks(t *testing.T) {
 			}
 		}
 	}
+}
+
+// walkToken enters a token on the page of searches, tries a query, makes a search of it, and ends it.
+func walkToken(t *testing.T, by func(*testServer) *hand) {
+	tokens := &memoryTokens{token: &SearchToken{MaxSearches: 5}}
+	b := newTestServer(t, func(c *Config) {
+		c.Tokens, c.Keywords = tokens, &memoryKeywords{preview: &solarPreview}
+	})
+	h := by(b)
+	h.open(searchesPath)
+	h.write("#token", "wrong")
+	h.press("form.add button")
+	h.sees(".error", "The token is not valid")
+	h.write("#token", memoryToken)
+	h.press("form.add button")
+	h.sees("#watched + p", "0 of 5")
+	h.write("#q", "solar")
+	h.press("[formaction]")
+	h.sees("#preview", "solar")
+	h.press("form.add button:not([formaction])")
+	h.sees(".done .address", b.server.WatchURL(h.base, 0))
+	h.sees("#watched + p", "1 of 5")
+	h.press("form[action$=unwatch] button")
+	h.sees("#watched + p", "0 of 5")
+	if n := tokens.keywords.CountWatches(); n != 0 {
+		t.Errorf("%d searches are left", n)
+	}
+	h.press("form[action$=leave] button")
+	h.sees("label[for=token]", "Token")
 }
 
 // walkAdd subscribes to a feed, and takes its address for the reader.

@@ -139,7 +139,7 @@ func (p *Peer) Ask(text string) {
 	r := p.tier
 	r.queries = append(r.queries, text)
 	p.Do(func() {
-		r.reflector.Subscribe(text, nil, func(n cobra.SubscriptionID, err error) {
+		r.reflector.Subscribe(0, text, nil, func(n cobra.SubscriptionID, err error) {
 			if err != nil {
 				panic("sim: subscribe: " + err.Error())
 			}

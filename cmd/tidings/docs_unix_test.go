@@ -39,6 +39,8 @@ var skippedBlocks = []skippedBlock{
 	{"docs/guide/notifications.md", "tidings notify test", "needs a receiver and the id of a target"},
 	{"docs/guide/hosting.md", "tidings run --config /etc/tidings/crawler-1.toml", "a node of a hosting centre; TestProvisionApply has one"},
 	{"docs/guide/messenger.md", "   tidings run --xmpp-jid", "needs an XMPP server; TestMessenger has one"},
+	{"docs/guide/tokens.md", "feeds.example.org {", "a part of Caddy's configuration; TestWhatReverseProxiesPassOn reads it"},
+	{"docs/guide/tokens.md", "server {", "a part of nginx's configuration; the same"},
 	{"docs/guide/settings.md", "poll-interval =", "a line of a configuration file; settings_test.go reads such"},
 
 	{"docs/guide/install.md", "packaging/release.sh", "builds packages, as make packages does"},

@@ -72,6 +72,20 @@ func (*watchesCommand) Help() string {
 	return examples("tidings watches", "tidings watches --format rss", "tidings watches --filter solar --limit 20", "tidings watches --json")
 }
 
+func (*tokenCommand) Help() string {
+	return examples("tidings token create --name reading-group --searches 50 --expires 90d", "tidings token list", "tidings token revoke reading-group")
+}
+
+func (*tokenCreateCommand) Help() string {
+	return examples("tidings token create", "tidings token create --name reading-group --searches 50 --expires 90d")
+}
+
+func (*tokenListCommand) Help() string {
+	return examples("tidings token list", "tidings token list --json")
+}
+
+func (*tokenRevokeCommand) Help() string { return examples("tidings token revoke reading-group") }
+
 func (*notifyCommand) Help() string {
 	return examples("tidings notify add --feed https://go.dev/blog/feed.atom --to https://hooks.example/news", "tidings notify list")
 }

@@ -34,6 +34,7 @@ type grammar struct {
 	Watch   watchCommand   `cmd:"" group:"Keywords:" help:"Turn a search into a feed of new articles."`
 	Unwatch unwatchCommand `cmd:"" group:"Keywords:" help:"End a search and its feed."`
 	Watches watchesCommand `cmd:"" group:"Keywords:" help:"List searches."`
+	Token   tokenCommand   `cmd:"" group:"Keywords:" help:"Let others make searches at this node, with tokens."`
 
 	Notify notifyCommand `cmd:"" group:"Notifications:" help:"Tell webhooks, services such as ntfy, or e-mail what is new in feeds and searches."`
 

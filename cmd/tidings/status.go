@@ -50,6 +50,9 @@ func statusTable(st proxy.Status, t terminal, now time.Time) string {
 	line("feeds", fmt.Sprintf("%d kept for the network, %d polled", st.ChannelsOwned, st.ChannelsPolled), plainText)
 	line("decision", decisionText(st), plainText)
 	line("messenger", messengerText(st.Messenger), plainText)
+	if n := st.SearchTokens; n != nil {
+		line("tokens", fmt.Sprintf("%d, with %s", n.Tokens, proxy.Plural(n.Searches, "search", "searches")), plainText)
+	}
 	if h := st.Hosting; h != nil {
 		line("hosting", hostingText(h), plainText)
 		line("candidates", discoveryText(h.Discovery), plainText)

@@ -193,6 +193,9 @@ func watchesTable(answer proxy.WatchResponse, format string, first bool, t termi
 	}
 	for _, w := range answer.Watches {
 		table.row(cell{oneLine(w.Query), bold}, cell{text: ago(&w.Since, now)}, cell{text: inFormat(w.ReadURL, format)})
+		if w.Token != "" {
+			table.note("made with the token "+w.Token, faint)
+		}
 	}
 	return table.String()
 }

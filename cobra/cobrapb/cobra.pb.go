@@ -178,6 +178,7 @@ type Subscription struct {
 	Query         string                 `protobuf:"bytes,1,opt,name=query,proto3" json:"query,omitempty"`
 	Since         int64                  `protobuf:"varint,2,opt,name=since,proto3" json:"since,omitempty"`                                  // time of subscription, seconds since 1970
 	InitialRings  []byte                 `protobuf:"bytes,3,opt,name=initial_rings,json=initialRings,proto3" json:"initial_rings,omitempty"` // its rings at that time, encoded as in Rings without the number of clauses
+	Owner         uint32                 `protobuf:"varint,4,opt,name=owner,proto3" json:"owner,omitempty"`                                  // whose it is; 0: the node's user
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -231,6 +232,13 @@ func (x *Subscription) GetInitialRings() []byte {
 		return x.InitialRings
 	}
 	return nil
+}
+
+func (x *Subscription) GetOwner() uint32 {
+	if x != nil {
+		return x.Owner
+	}
+	return 0
 }
 
 // Rings holds the rings of 4,096 subscriptions with successive numbers. For each subscription it has the number of
@@ -423,11 +431,12 @@ const file_cobra_proto_rawDesc = "" +
 	"\tfeed_link\x18\v \x01(\tR\bfeedLink\x12\x1a\n" +
 	"\breceived\x18\f \x01(\x03R\breceived\x12\x1c\n" +
 	"\tshortened\x18\r \x01(\bR\tshortened\x12!\n" +
-	"\ffrom_backlog\x18\x0e \x01(\bR\vfromBacklog\"_\n" +
+	"\ffrom_backlog\x18\x0e \x01(\bR\vfromBacklog\"u\n" +
 	"\fSubscription\x12\x14\n" +
 	"\x05query\x18\x01 \x01(\tR\x05query\x12\x14\n" +
 	"\x05since\x18\x02 \x01(\x03R\x05since\x12#\n" +
-	"\rinitial_rings\x18\x03 \x01(\fR\finitialRings\"@\n" +
+	"\rinitial_rings\x18\x03 \x01(\fR\finitialRings\x12\x14\n" +
+	"\x05owner\x18\x04 \x01(\rR\x05owner\"@\n" +
 	"\x05Rings\x12!\n" +
 	"\flast_article\x18\x01 \x01(\rR\vlastArticle\x12\x14\n" +
 	"\x05rings\x18\x02 \x01(\fR\x05rings\"Z\n" +

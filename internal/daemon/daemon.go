@@ -22,6 +22,7 @@
 //	news.db        the journal of what was new, and how far the targets of notifications have come
 //	messenger.json the contacts of the messenger, and what they follow
 //	notify.json    the targets of notifications, with their passwords
+//	tokens.json    hashes of the tokens with which others make searches
 //	*.db.second    a second copy of the subscriptions, in case the store loses them
 //
 // If the store is lost or damaged, the records of what the node has signed may be lost too. The node then
@@ -85,6 +86,7 @@ type Daemon struct {
 	keywords *keywords
 	private  *privateFeeds
 	*watches
+	tokens *searchTokens
 	*channelList
 	*status
 	*outlets
@@ -231,7 +233,7 @@ func (d *Daemon) open() (err error) {
 	}
 	d.assemble()
 	d.openServer()
-	if err = d.loadOutlets(); err != nil {
+	if err = cmp.Or(d.tokens.load(), d.loadOutlets()); err != nil {
 		d.host.Close()
 	}
 	return err
@@ -259,11 +261,12 @@ func (d *Daemon) assemble() {
 	}
 	d.publishing = &publishing{nodeLoop: n, subscriptions: d.subscriptions, reading: d.reading, signer: c.Signer, token: d.dataDir.publishToken, log: d.log}
 	d.watches = &watches{nodeLoop: n, keywords: d.keywords, filter: c.Filter, slot: make(chan struct{}, 1)}
+	d.tokens = &searchTokens{path: c.path(tokensFile), watches: d.watches, log: d.log, now: time.Now}
 	d.channelList = &channelList{n, d.subscriptions, d.disk, d.private, c.AllowPrivateOrigins}
 	d.hosting = &hosting{nodeLoop: n, config: c.Hosting, keywords: d.keywords, log: d.log}
 	d.keywords.placed = d.hosting.place
 	d.assembleOutlets()
-	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, d.callbacks.listener, &d.damage, d.channelList, d.keywords, d.notifications, nil, &history{}, d.hosting, d.log}
+	d.status = &status{n, c, d.dataDir, d.host, d.disk, d.http, d.callbacks.listener, &d.damage, d.channelList, d.keywords, d.notifications, nil, &history{}, d.hosting, d.tokens, d.log}
 }
 
 // answered passes an origin's answer to the private feeds, or to the node on its loop.
@@ -306,6 +309,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	readers.Go(func() { d.serve(serving) })
 	readers.Go(func() { d.callbacks.serve(serving) })
 	readers.Go(func() { d.subscriptions.runLapses(serving) })
+	readers.Go(func() { d.tokens.run(serving) })
 	matching, stopMatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopMatching()
 	var matcher sync.WaitGroup

@@ -35,6 +35,7 @@ const (
 	newsFile         = "news.db"
 	targetsFile      = "notify.json"
 	contactsFile     = "messenger.json"
+	tokensFile       = "tokens.json"
 	publishTokenFile = "publish.token"
 	apiTokenFile     = "api.token"
 )

@@ -79,6 +79,6 @@ func (d *Daemon) follows(ctx context.Context, url, query string) bool {
 		_, ok := d.subscriptions.version(url)
 		return ok
 	}
-	same, err := d.SameWatches(ctx, query)
+	same, err := d.sameWatches(ctx, query, 0)
 	return err != nil || len(same) > 0
 }

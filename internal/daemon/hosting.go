@@ -110,8 +110,8 @@ func (h *hosting) begin(t *tiers.Tiers) error {
 	case t.Role() != provision.Reflector:
 		return nil
 	}
-	return cobra.Subscriptions(h.keywords.store, 0, func(number cobra.SubscriptionID, text string, _ time.Time) bool {
-		t.AddQuery(text)
+	return cobra.Subscriptions(h.keywords.store, 0, func(number cobra.SubscriptionID, s cobra.Subscription) bool {
+		t.AddQuery(s.Query)
 		h.next = number + 1
 		return true
 	})

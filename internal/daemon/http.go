@@ -33,6 +33,7 @@ func (d *Daemon) openServer() {
 		BaseURL:         d.config.BaseURL,
 		SubscribeOnRead: d.config.SubscribeOnRead,
 		Keywords:        d,
+		Tokens:          d.tokens,
 		Private:         d.private,
 		Hub:             d.hub,
 		News:            newsReader{d.recorder.journal},

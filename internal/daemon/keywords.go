@@ -51,6 +51,7 @@ type keywords struct {
 	// placed is called when a search is made or ended, if it is not nil.
 	placed        func(number cobra.SubscriptionID, text string, made bool)
 	subscriptions atomic.Int64 // number of subscriptions, copied from the reflector
+	owned         atomic.Int64 // those of tokens, likewise
 	creating      atomic.Int64 // subscriptions being created
 	waitingBytes  atomic.Int64 // bytes of articles queued for the loop
 	dropped       atomic.Uint64
@@ -165,6 +166,7 @@ func (k *keywords) Run(now time.Time) (next time.Time) {
 func (k *keywords) publishCounts() {
 	s := k.reflector.Stats()
 	k.subscriptions.Store(int64(s.Subscriptions))
+	k.owned.Store(int64(s.Owned))
 	k.unreadable.Store(int64(s.Unreadable))
 }
 

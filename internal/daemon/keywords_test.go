@@ -57,7 +57,7 @@ func TestBurstOfArticlesIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.addItems(s, items(t, 0, 10, "sun")) // there is no keyword subscription yet
-	if _, err := k.subscribe(ctx, "sun", noArticles); err != nil {
+	if _, err := k.subscribe(ctx, 0, "sun", noArticles); err != nil {
 		t.Fatal(err)
 	}
 

@@ -55,7 +55,7 @@ func TestMoreSearchesThanAnAnswerHas(t *testing.T) {
 		all.Go(func() {
 			for i := w; i < searches; i += at1 {
 				var err error
-				if numbers[i], err = m.keywords.subscribe(t.Context(), fmt.Sprintf("common word%d", i), noArticles); err != nil {
+				if numbers[i], err = m.keywords.subscribe(t.Context(), 0, fmt.Sprintf("common word%d", i), noArticles); err != nil {
 					t.Error(err)
 					return
 				}

@@ -111,7 +111,7 @@ type layer struct {
 // only.
 func (m metrics) layers(ctx context.Context) ([]layer, error) {
 	layers := []layer{
-		{"transport", m.host.Stats()}, {"loop", m.loop.Stats()}, {"store", m.disk.Stats()}, {"fetch", m.fetch.Stats()},
+		{"transport", m.host.Stats()}, {"loop", m.loop.Stats()}, {"store", m.disk.Stats()}, {"fetch", m.fetch.Stats()}, {"tokens", m.tokens.stats()},
 	}
 	if !m.hasJoined() {
 		return layers, nil

@@ -140,7 +140,7 @@ func readStats(t *testing.T, name string, words map[string]string) {
 	}
 	ast.Inspect(f, func(n ast.Node) bool {
 		spec, ok := n.(*ast.TypeSpec)
-		if !ok || spec.Name.Name != "Stats" && spec.Name.Name != "ClassStats" && spec.Name.Name != "missedStats" {
+		if !ok || spec.Name.Name != "Stats" && spec.Name.Name != "ClassStats" && spec.Name.Name != "missedStats" && spec.Name.Name != "tokenStats" {
 			return true
 		}
 		for _, field := range spec.Type.(*ast.StructType).Fields.List {

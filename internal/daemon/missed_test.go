@@ -95,7 +95,7 @@ func startKeywords(t *testing.T, waiting int64) *keywordsFixture {
 			t.Error(err)
 		}
 	})
-	if _, err := k.subscribe(t.Context(), "sun", noArticles); err != nil {
+	if _, err := k.subscribe(t.Context(), 0, "sun", noArticles); err != nil {
 		t.Fatal(err)
 	}
 	return m

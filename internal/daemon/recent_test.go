@@ -52,7 +52,7 @@ func TestSubscriptionOfACancelledRequestIsCounted(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
-		_, err := m.subscribe(ctx, "moon", noArticles)
+		_, err := m.subscribe(ctx, 0, "moon", noArticles)
 		left <- err
 	}()
 	m.until("it is counted", func(s cobra.Stats) bool { return s.Subscriptions == 2 })

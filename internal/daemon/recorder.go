@@ -233,7 +233,7 @@ func (r *recorder) toldWatches(ctx context.Context) (all []proxy.Watch, err erro
 		return page.Watches, err
 	}
 	for _, text := range r.watches.keywords.told.named() {
-		same, err := r.watches.SameWatches(ctx, text)
+		same, err := r.watches.sameWatches(ctx, text, 0)
 		if err != nil {
 			return all, err
 		}
@@ -367,6 +367,9 @@ func (r *recorder) recordSearch(ctx context.Context, number uint32, marked *mark
 	}
 	if err != nil {
 		return err
+	}
+	if w.Token != "" && !slices.Contains(r.watches.keywords.told.named(), w.Query) {
+		return nil // it is not the search of the node's user, and nobody is told of it
 	}
 	source := news.Source{Query: w.Query}
 	if marked.isNew { // there may have been a search for the same words before, which missed articles since

@@ -42,6 +42,7 @@ type status struct {
 	contacts *messenger // nil: there is none
 	history  *history
 	hosting  *hosting
+	tokens   *searchTokens
 	log      *slog.Logger
 }
 
@@ -183,7 +184,7 @@ func (st *status) Status(ctx context.Context) (proxy.Status, error) {
 			s.State = proxy.StateCutOff
 		}
 	}
-	s.Messenger = st.contacts.Status()
+	s.Messenger, s.SearchTokens = st.contacts.Status(), st.tokens.counts()
 	if s.Hosting = hostingStatus(snap.Hosting); s.Hosting != nil {
 		s.Hosting.Rates = st.hosting.ratesOf(snap)
 		s.Hosting.Discovery = st.hosting.discovery(snap.Hosting)
@@ -293,6 +294,7 @@ func (st *status) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 	findings = append(findings, st.targets.findings(time.Now())...)
 	findings = append(findings, st.contacts.findings(time.Now())...)
 	findings = append(findings, st.keywords.findings(proxy.CountShared(channels), st.config.Filter)...)
+	findings = append(findings, st.tokens.findings(ctx)...)
 	if problems+reported == 0 && len(channels) > 0 {
 		findings = append(findings, proxy.Finding{Level: levelOK, What: locale.Say("subscriptions: %d, none with problems", len(channels))})
 	}

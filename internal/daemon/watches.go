@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,39 +44,70 @@ func (ws *watches) Watch(ctx context.Context, text string) (proxy.Watch, error) 
 
 // watch subscribes to the articles that match a query, or returns the subscription that there is.
 func (ws *watches) watch(ctx context.Context, text string) (proxy.Watch, error) {
+	return ws.watchFor(ctx, text, 0, func() error { return nil })
+}
+
+// watchFor does the same for an owner of searches; 0 is the node's user. admit is called before a search is made, while no
+// other one is made, and may refuse it.
+func (ws *watches) watchFor(ctx context.Context, text string, owner uint32, admit func() error) (proxy.Watch, error) {
 	q, err := query.Parse(text)
 	if err != nil {
 		return proxy.Watch{}, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
 	}
 	text = q.String()
 	k := ws.keywords
-	select {
-	case ws.slot <- struct{}{}:
-		defer func() { <-ws.slot }()
-	case <-ctx.Done():
-		return proxy.Watch{}, ctx.Err()
+	release, err := ws.reserve(ctx)
+	if err != nil {
+		return proxy.Watch{}, err
 	}
-	if existing, err := ws.SameWatches(ctx, text); err != nil || len(existing) > 0 {
+	defer release()
+	if existing, err := ws.sameWatches(ctx, text, owner); err != nil || len(existing) > 0 {
 		return append(existing, proxy.Watch{})[0], err
 	}
+	if err := admit(); err != nil {
+		return proxy.Watch{}, err
+	}
+	// Unless there was no search, all articles are kept that came since documents were read last.
+	fresh := owner == 0 || k.idle()
 	// From now on the reflector receives new articles. Those that come while documents are read are added
 	// below.
 	k.creating.Add(1)
 	defer k.creating.Add(-1)
 	begun := k.loop.Now()
-	articles, _, err := ws.recentArticles(ctx, true)
+	articles, _, err := ws.recentArticles(ctx, fresh)
 	if err != nil {
 		return proxy.Watch{}, err
 	}
 	articles = matchesOf(q, articles)
-	number, err := k.subscribe(ctx, text, func() []cobra.BacklogArticle { return append(articles, k.arrivals.after(begun)...) })
+	if owner != 0 { // so that endSearches finds whatever was begun
+		ctx = context.WithoutCancel(ctx)
+	}
+	number, err := k.subscribe(ctx, owner, text, func() []cobra.BacklogArticle { return append(articles, k.arrivals.after(begun)...) })
 	switch {
+	case errors.Is(err, cobra.ErrFull) && owner != 0:
+		return proxy.Watch{}, kindError{proxy.ErrFull, fmt.Errorf("%w: try again later, or ask the person who gave you the token", err)}
 	case errors.Is(err, cobra.ErrFull):
 		return proxy.Watch{}, kindError{proxy.ErrFull, fmt.Errorf("%w (%d): end another one first, with tidings unwatch, or raise --max-searches", err, k.config.MaxSubscriptions)}
 	case err != nil:
 		return proxy.Watch{}, err
 	}
-	return proxy.Watch{Number: uint32(number), Query: text, Since: time.Now().Truncate(time.Second)}, nil
+	return proxy.Watch{Number: uint32(number), Query: text, Since: time.Now().Truncate(time.Second), Token: tokenID(owner)}, nil
+}
+
+// reserve waits until no search is being made. Until release is called, no other one is.
+func (ws *watches) reserve(ctx context.Context) (release func(), err error) {
+	select {
+	case ws.slot <- struct{}{}:
+		return func() { <-ws.slot }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// owned returns the searches of an owner other than the node's user.
+func (ws *watches) owned(ctx context.Context, owner uint32) (numbers []cobra.SubscriptionID, err error) {
+	err = ws.keywords.do(ctx, func() { numbers = ws.keywords.reflector.Owned(owner) })
+	return numbers, err
 }
 
 // Unwatch ends a keyword subscription; see proxy.Keywords.
@@ -85,15 +117,17 @@ func (ws *watches) Unwatch(ctx context.Context, number uint32) error {
 
 // subscribe returns when a subscription is durable. If ctx ends before, the subscription may still be made.
 // articles is called on the loop and returns the articles with which the subscription begins.
-func (k *keywords) subscribe(ctx context.Context, text string, articles func() []cobra.BacklogArticle) (cobra.SubscriptionID, error) {
+func (k *keywords) subscribe(ctx context.Context, owner uint32, text string, articles func() []cobra.BacklogArticle) (cobra.SubscriptionID, error) {
 	type answer struct {
 		number cobra.SubscriptionID
 		err    error
 	}
 	a, err := ask(ctx, k, func(say func(answer)) {
-		k.reflector.Subscribe(text, articles(), func(n cobra.SubscriptionID, err error) {
-			if err == nil {
+		k.reflector.Subscribe(owner, text, articles(), func(n cobra.SubscriptionID, err error) {
+			if err == nil && owner == 0 {
 				k.created(uint32(n))
+			}
+			if err == nil {
 				k.place(n, text, true)
 			}
 			say(answer{n, err})
@@ -103,16 +137,34 @@ func (k *keywords) subscribe(ctx context.Context, text string, articles func() [
 	return a.number, cmp.Or(err, a.err)
 }
 
-// unsubscribe returns when a subscription has been removed from the store.
-func (k *keywords) unsubscribe(ctx context.Context, number cobra.SubscriptionID) error {
-	text, _, queryErr := cobra.Query(k.store, number)
+// unsubscribe returns when subscriptions have been removed from the store. Of several, those that have ended already are no
+// error.
+func (k *keywords) unsubscribe(ctx context.Context, numbers ...cobra.SubscriptionID) error {
+	if len(numbers) == 0 {
+		return nil
+	}
+	queries := make([]string, len(numbers))
+	for i, n := range numbers {
+		s, _ := cobra.Query(k.store, n) // one that cannot be read is not placed
+		queries[i] = s.Query
+	}
 	failed, err := ask(ctx, k, func(say func(error)) {
-		k.reflector.Unsubscribe(number, func(err error) {
-			if err == nil && queryErr == nil {
-				k.place(number, text, false)
-			}
-			say(err)
-		})
+		var failed error
+		left := len(numbers)
+		for i, n := range numbers {
+			k.reflector.Unsubscribe(n, func(err error) {
+				switch {
+				case err == nil && queries[i] != "":
+					k.place(n, queries[i], false)
+				case err != nil && (len(numbers) == 1 || !errors.Is(err, cobra.ErrUnknown)):
+					failed = cmp.Or(failed, err)
+				}
+				if left--; left == 0 {
+					k.publishCounts()
+					say(failed)
+				}
+			})
+		}
 	})
 	return cmp.Or(err, failed)
 }
@@ -137,14 +189,14 @@ func (ws *watches) Watches(ctx context.Context, q proxy.WatchList) (p proxy.Watc
 		return p, err
 	}
 	filter, read := strings.ToLower(q.Filter), 0
-	err = cobra.Subscriptions(ws.keywords.disk, cobra.SubscriptionID(q.From), func(n cobra.SubscriptionID, text string, since time.Time) bool {
+	err = cobra.Subscriptions(ws.keywords.disk, cobra.SubscriptionID(q.From), func(n cobra.SubscriptionID, s cobra.Subscription) bool {
 		if len(p.Watches) == q.Limit || read == maxWatchesRead || ctx.Err() != nil {
 			p.Next = uint32(n)
 			return false
 		}
 		read++
-		if strings.Contains(strings.ToLower(text), filter) {
-			p.Watches = append(p.Watches, proxy.Watch{Number: uint32(n), Query: text, Since: since})
+		if strings.Contains(strings.ToLower(s.Query), filter) {
+			p.Watches = append(p.Watches, watchOf(n, s))
 		}
 		return true
 	})
@@ -158,12 +210,26 @@ func (ws *watches) CountWatches() int {
 
 // SameWatches returns the keyword subscriptions with the meaning of a query; see proxy.Keywords.
 func (ws *watches) SameWatches(ctx context.Context, text string) (same []proxy.Watch, err error) {
+	all, err := ws.sameWatches(ctx, text, 0)
+	return slices.DeleteFunc(all, func(w proxy.Watch) bool { return w.Token != "" }), err
+}
+
+// sameWatches returns the keyword subscriptions of an owner with the meaning of a query; 0: those of everybody.
+func (ws *watches) sameWatches(ctx context.Context, text string, owner uint32) (same []proxy.Watch, err error) {
 	k := ws.keywords
 	clauses, wrong := query.Clauses(text)
 	var numbers, unreadable []cobra.SubscriptionID
 	if err := k.do(ctx, func() {
 		if unreadable = k.reflector.Unreadable(); wrong == nil {
 			numbers = k.reflector.Find(clauses)
+		}
+		if owner != 0 {
+			owned := k.reflector.Owned(owner)
+			others := func(n cobra.SubscriptionID) bool {
+				_, is := slices.BinarySearch(owned, n)
+				return !is
+			}
+			numbers, unreadable = slices.DeleteFunc(numbers, others), slices.DeleteFunc(unreadable, others)
 		}
 	}); err != nil {
 		return nil, err
@@ -186,11 +252,16 @@ func (ws *watches) LookUp(ctx context.Context, number uint32) (proxy.Watch, erro
 	if err := ws.keywords.do(ctx, func() {}); err != nil {
 		return proxy.Watch{}, err
 	}
-	text, since, err := cobra.Query(ws.keywords.disk, cobra.SubscriptionID(number))
+	s, err := cobra.Query(ws.keywords.disk, cobra.SubscriptionID(number))
 	if err != nil {
 		return proxy.Watch{}, asUnknown(err)
 	}
-	return proxy.Watch{Number: number, Query: text, Since: since}, nil
+	return watchOf(cobra.SubscriptionID(number), s), nil
+}
+
+// watchOf returns a keyword subscription for readers.
+func watchOf(number cobra.SubscriptionID, s cobra.Subscription) proxy.Watch {
+	return proxy.Watch{Number: uint32(number), Query: s.Query, Since: s.Since, Token: tokenID(s.Owner)}
 }
 
 // Watched returns the feed of a keyword subscription; see proxy.Keywords.
@@ -208,7 +279,7 @@ func (ws *watches) Watched(ctx context.Context, number uint32) (proxy.MatchedFee
 	return proxy.MatchedFeed{
 		Articles: f.Articles,
 		Read: func() (proxy.Watch, []feed.Entry, error) {
-			text, since, err := cobra.Query(k.disk, cobra.SubscriptionID(number))
+			s, err := cobra.Query(k.disk, cobra.SubscriptionID(number))
 			if err != nil {
 				return proxy.Watch{}, nil, asUnknown(err)
 			}
@@ -217,7 +288,7 @@ func (ws *watches) Watched(ctx context.Context, number uint32) (proxy.MatchedFee
 			for i := range kept {
 				entries = append(entries, entryOf(&kept[i]))
 			}
-			return proxy.Watch{Number: number, Query: text, Since: since}, entries, err
+			return watchOf(cobra.SubscriptionID(number), s), entries, err
 		},
 	}, nil
 }

@@ -141,7 +141,7 @@ func (d *realReflector) subscribe(ctx context.Context, words *Words, r *rand.Ran
 	acknowledged, asked := 0, 0
 	var failed error
 	for asked < n && failed == nil {
-		d.reflector.Subscribe(string(words.Text(nil, words.Subscription(r, nil))), nil, func(_ cobra.SubscriptionID, err error) {
+		d.reflector.Subscribe(0, string(words.Text(nil, words.Subscription(r, nil))), nil, func(_ cobra.SubscriptionID, err error) {
 			acknowledged++
 			failed = cmp.Or(failed, err)
 		})
