@@ -27,7 +27,7 @@ type acceptor struct {
 }
 
 func newAcceptor(m *common, questions *keyQuestions, pusher *pusher, entries *entries) *acceptor {
-	ac := &acceptor{common: m, keyQuestions: questions, pusher: pusher, entries: entries, contents: &contents{m, map[overlay.ID]*wantedContent{}}}
+	ac := &acceptor{common: m, keyQuestions: questions, pusher: pusher, entries: entries, contents: &contents{m, map[source]*wantedContent{}}}
 	ac.cal = m.feedPlans(ac.continueKeyChange)
 	pusher.accept = ac.accept
 	return ac
@@ -51,6 +51,9 @@ const (
 	// maxReceipts bounds the publications that are remembered by their numbers. An older publication that comes
 	// again counts as old, not as a conflict.
 	maxReceipts = 512
+	// maxAcceptedBytes bounds the publications of one feed that wait for an entry: as many large items as a publisher's
+	// node sends at once (maxInFlightBytes of internal/daemon). At the limit it is told to try again.
+	maxAcceptedBytes = 8 << 20
 )
 
 // A receipt records a publication that was accepted.
@@ -153,7 +156,13 @@ func (ac *acceptor) onContent(from env.PeerID, m *feedtreepb.Content) error {
 }
 
 // hasRoom reports whether the log of a feed takes another publication.
-func (ac *acceptor) hasRoom(c *channel) bool { return len(c.leader.accepted) < ac.owners.Room(c.key) }
+func (ac *acceptor) hasRoom(c *channel) bool {
+	size := 0
+	for _, p := range c.leader.accepted {
+		size += len(p.Raw)
+	}
+	return len(c.leader.accepted) < ac.owners.Room(c.key) && size < maxAcceptedBytes
+}
 
 // accept accepts publications of a feed that this node leads, or refuses them with a reason. Those that come together
 // share an entry.

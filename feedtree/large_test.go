@@ -3,6 +3,7 @@ package feedtree_test
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -44,6 +45,36 @@ func TestLargeItemsReachReaders(t *testing.T) {
 	n.Run(10 * time.Second)
 	for _, name := range []string{"small", "large", "between", "largest", "last"} {
 		n.checkAll(t, name, "All of "+name+", publisher")
+	}
+}
+
+// A sequencer keeps a bounded number of bytes that wait for their entries. All of a burst get into the log nevertheless.
+func TestLargeItemsWaitForRoom(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	const items = 11
+	lead := leader(t, n.Swarm, url)
+	lead.SubscribeFeed(url)
+	n.Run(5 * time.Second)
+	before := lead.Layers().Feeds.Stats().Accepted
+	committed := 0
+	for i := range items {
+		p := n.publisher.writeLarge(n.Swarm, fmt.Sprint("large ", i), feed.MaxItem-200)
+		lead.Do(func() {
+			lead.Layers().Feeds.Publish(p.Raw, func(err error) {
+				if err == nil {
+					committed++
+				}
+			})
+		})
+	}
+	if n := lead.Layers().Feeds.Stats().Accepted - before; n < 8 || n > 10 {
+		t.Errorf("%d of %d items are accepted at once", n, items)
+	}
+	if !n.RunUntil(func() bool { return committed == items }, 10*time.Millisecond, time.Minute) {
+		t.Errorf("%d of %d items are in the log", committed, items)
 	}
 }
 

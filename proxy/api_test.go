@@ -561,17 +561,24 @@ func TestAnImportFindsTheFeedsOfPages(t *testing.T) {
 	}
 }
 
-// A list is imported completely, however long the answer takes.
+// A list is imported completely, however long the answer takes. A line of progress has a time to be written, as any answer.
 func TestALongImportGetsItsAnswer(t *testing.T) {
-	b := newTestServer(t)
-	doc := `<opml version="2.0"><head/><body><outline xmlUrl="` + rssURL + `"/></body></opml>`
-	w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder(), node: b.node}
-	b.server.ServeHTTP(w, request("POST", apiPath+"opml", strings.NewReader(doc), "Tidings", "1", "Content-Type", "text/x-opml"))
-	if w.Code != 200 || len(w.set) != 2 || !w.set[0].IsZero() || !w.set[1].After(time.Now()) {
-		t.Errorf("%d, to be written until %v", w.Code, w.set)
-	}
-	if w.then != 0 {
-		t.Errorf("%d subscriptions were made while there was a deadline", w.then)
+	for path, deadlines := range map[string]int{"opml": 1, "opml?progress=1": 2} {
+		b := newTestServer(t)
+		doc := `<opml version="2.0"><head/><body><outline xmlUrl="` + rssURL + `"/></body></opml>`
+		w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder(), node: b.node}
+		b.server.ServeHTTP(w, request("POST", apiPath+path, strings.NewReader(doc), "Tidings", "1", "Content-Type", "text/x-opml"))
+		if w.Code != 200 || len(w.set) < 1+deadlines || !w.set[0].IsZero() {
+			t.Errorf("%s: %d, to be written until %v", path, w.Code, w.set)
+		}
+		for _, until := range w.set[1:] {
+			if !until.After(time.Now()) {
+				t.Errorf("%s: to be written until %v", path, until)
+			}
+		}
+		if w.then != 0 {
+			t.Errorf("%s: %d subscriptions were made while there was a deadline", path, w.then)
+		}
 	}
 }
 

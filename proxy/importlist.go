@@ -123,7 +123,8 @@ func (s *Server) importNow(w http.ResponseWriter, r *http.Request, doc []byte) (
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Content-Type", linesType)
 		run.follow(func(p ImportProgress) {
-			_ = json.NewEncoder(w).Encode(p) // an error means that the program has disconnected, which ends the import
+			_ = answer.SetWriteDeadline(time.Now().Add(writeTime)) // for a program that does not read; the import goes on
+			_ = json.NewEncoder(w).Encode(p)                       // an error means that the program has disconnected, which ends the import
 			_ = answer.Flush()
 		})
 	}

@@ -62,13 +62,20 @@ func (c *applyCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return fmt.Errorf("provision apply: %w", err)
 	}
-	ids := map[string]string{}
+	ids, names := map[string]string{}, map[string]string{}
 	for _, n := range plan.Nodes {
 		peer, err := libp2p.ParsePeer(n.Peer)
 		if err != nil {
 			return fmt.Errorf("provision apply: %s: the \"peer\" of %s: %w", c.Plan, n.Name, err)
 		}
-		ids[n.Name] = libp2p.PeerIDString(peer.ID)
+		id := libp2p.PeerIDString(peer.ID)
+		if other, twice := names[id]; twice {
+			return fmt.Errorf("provision apply: %s: %s and %s have the same id in their \"peer\": give each node its own", c.Plan, other, n.Name)
+		}
+		if _, twice := ids[n.Name]; twice {
+			return fmt.Errorf("provision apply: %s: two nodes have the name %q: give each its own", c.Plan, n.Name)
+		}
+		ids[n.Name], names[id] = id, n.Name
 		if n.Name != filepath.Base(n.Name) {
 			return fmt.Errorf("provision apply: %s: %q cannot be the name of a file; rename the node", c.Plan, n.Name)
 		}

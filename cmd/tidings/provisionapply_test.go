@@ -61,6 +61,10 @@ func TestProvisionApply(t *testing.T) {
 		}
 	}
 	is(exitFailed, "runs without a topology", filter)
+	twice := crawler
+	is(exitFailed, `two nodes have the name "filter-1-1"`, filter, provision.Node{Name: filter.Name, Role: filter.Role, Peer: otherPeer})
+	twice.Name = "crawler-2"
+	is(exitFailed, "crawler-1 and crawler-2 have the same id", filter, crawler, twice)
 	n.stop()
 	n.flags = []string{"--allow-private-origins", "--config", filepath.Join(dir, "filter-1-1.toml")}
 	listen, _, _ := strings.Cut(n.peer, "/p2p/")

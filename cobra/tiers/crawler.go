@@ -64,6 +64,7 @@ type crawled struct {
 	last   uint64 // position of the last article that was found in it
 
 	stage   stage
+	moving  bool       // it is in the locality's list
 	to      env.PeerID // the crawler to which it is leaving
 	retryAt time.Time  // of the next message about its move
 	settled uint64     // term of its record on disk
@@ -142,6 +143,7 @@ func (c *crawler) add(f *crawled, value []byte) {
 	if read.stage == here {
 		c.resume(read)
 	}
+	c.reconcile(read)
 }
 
 // dropUnlisted ends the polls of feeds that the list has lost. Those that belong to others go back to them.
@@ -221,54 +223,31 @@ func (c *crawler) replan() {
 	before, next := c.near, newLocality(c.plans.plan, c.plans.current, c.clock.Now())
 	next.inherit(before)
 	var ops []env.Op
+	var kept []*crawled
 	for url, f := range c.feeds {
-		if next.self < 0 || c.owns(url) && next.home(url) != next.self {
-			f.gone = true
-			delete(c.feeds, url)
-			ops = append(ops, env.Op{Key: c.key(url)})
+		if next.self >= 0 && (!c.owns(url) || next.home(url) == next.self) {
+			continue
+		}
+		ops = append(ops, env.Op{Key: c.key(url)})
+		f.gone = true
+		if delete(c.feeds, url); next.self >= 0 && f.record.Plan != 0 { // a message about an earlier term may be under way
+			f = &crawled{url: url, stage: away, list: f.list, record: &tierspb.Crawled{Term: f.record.Term, To: []byte(next.crawlers[next.home(url)].Peer.ID), Has: true}}
+			kept, ops = append(kept, f), append(ops, env.Op{Key: []byte(borrowedPrefix + url), Value: wire.Encode(f.record)})
 		}
 	}
-	if len(ops) > 0 {
-		c.store.Commit(ops, c.failed("feeds"))
+	for _, f := range kept {
+		c.feeds[f.url] = f
 	}
 	c.near = next
 	for url, f := range c.feeds {
-		f.links = c.plans.linksTo(c.out, url)
-		c.rehome(f, before.home(url) == before.self)
+		f.links, f.moving = c.plans.linksTo(c.out, url), false
+		if next.home(url) == next.self && before.home(url) != before.self { // it comes home
+			ops = append(ops, adopt(url, wire.Encode(f.record))...)
+		}
+		c.reconcile(f)
 	}
-}
-
-// rehome goes on with a feed by a new plan. was says that it belonged to this crawler before, as it then does now.
-func (c *crawler) rehome(f *crawled, was bool) {
-	l := c.near
-	lost := l.index(env.PeerID(f.record.To)) < 0 // the crawler that it was handed to, if any, has left
-	switch {
-	case c.owns(f.url) && !was: // it comes home
-		c.store.Commit([]env.Op{{Key: []byte(borrowedPrefix + f.url)}}, c.failed("feeds"))
-		if f.stage == away { // what another crawler may have of it is older
-			f.record.Term = max(f.record.Term, uint64(c.clock.Now().UnixMilli()))
-		}
-		f.stage, f.record.From, f.record.To, f.record.Has = here, nil, nil, false
-		c.settle(f, func() {})
-		c.resume(f)
-	case c.owns(f.url):
-		if f.stage == leaving && l.index(f.to) < 0 || (f.stage == handing || f.stage == away || f.stage == recalled) && lost {
-			f.stage, f.record.To, f.record.Has = here, nil, false
-			c.resume(f)
-		}
-		if f.stage == recalled && l.index(f.to) < 0 {
-			f.to = l.crawlers[l.self].Peer.ID
-		}
-	case f.stage == here || f.stage == leaving:
-		if home := l.crawlers[l.home(f.url)].Peer.ID; home != env.PeerID(f.record.From) || f.stage == leaving {
-			f.stage = here
-			c.leave(f, home)
-		}
-	case f.stage == handing && lost:
-		f.stage = away
-	}
-	if (f.stage == handing || f.stage == recalled) && !slices.Contains(l.moving, f) {
-		l.moving = append(l.moving, f)
+	if len(ops) > 0 {
+		c.store.Commit(ops, c.failed("feeds"))
 	}
 }
 

@@ -44,10 +44,15 @@
 //
 // A feed goes from one crawler to another by its record, with a number, its term, that grows by one each time. The sender
 // polls no more, waits until the filters have taken what it found, commits that the feed is the other's, and only then sends the
-// record until the receiver has committed it. Both remember the term for ever and take none twice. So at no time do two
+// record until the receiver has committed it. Both remember the term and take none twice. So at no time do two
 // crawlers poll a feed, whatever restarts and whichever messages are lost, late or repeated; nothing that one has found is
 // found again by the other; and the articles of a feed stay in order. Only while it is on its way, for about
 // a second, does nobody poll it. If a crawler is down, its feeds wait for it.
+//
+// After a change of plans, crawlers may not agree on who has a feed: some have taken the plan earlier, and some were down for
+// several. So records name the plan by which a feed was handed over, and what was lent by another plan goes home. The one
+// that has it sends it there, and the home asks the one to which it last gave the feed, if that is in the plan. Homes lend
+// feeds again ten minutes later, when all have the plan.
 //
 // # Feeds that the list lacks
 //

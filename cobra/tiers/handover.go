@@ -35,6 +35,11 @@ func (c *crawler) key(url string) []byte {
 	return []byte(borrowedPrefix + url)
 }
 
+// adopt returns the operations that make the record of a feed which this crawler has borrowed that of one of its share.
+func adopt(url string, record []byte) []env.Op {
+	return []env.Op{{Key: []byte(borrowedPrefix + url)}, {Key: []byte(crawledPrefix + url), Value: record}}
+}
+
 // open returns a feed as its record says.
 func (c *crawler) open(url string, value []byte) (*crawled, error) {
 	f := &crawled{url: url, record: &tierspb.Crawled{}, links: c.plans.linksTo(c.out, url), last: c.out.last}
@@ -43,56 +48,69 @@ func (c *crawler) open(url string, value []byte) (*crawled, error) {
 		f.record.Term = uint64(c.clock.Now().UnixMilli())
 	}
 	f.settled = f.record.Term
-	switch to := c.near.index(env.PeerID(f.record.To)); {
-	case len(f.record.To) == 0 || to < 0: // or that crawler has left the plan
-		f.record.To = nil
+	switch {
+	case len(f.record.To) == 0:
 	case f.record.Has:
 		f.stage = away
 	default:
 		f.stage = handing
-		c.near.moving = append(c.near.moving, f)
 	}
 	return f, err
-}
-
-// read returns a feed from the disk.
-func (c *crawler) read(url string) (*crawled, error) {
-	value, err := c.store.Get(c.key(url))
-	if err != nil {
-		return nil, err
-	}
-	return c.open(url, value)
 }
 
 // borrowed reads the feeds of other crawlers' shares that this one polls or has polled.
 func (c *crawler) borrowed() error {
 	var broken error
-	var stale []env.Op
+	var ops []env.Op
 	err := c.store.Range([]byte(borrowedPrefix), func(key, value []byte) bool {
 		url := string(key[len(borrowedPrefix):])
-		home := c.near.home(url)
-		if c.owns(url) || c.near.self < 0 {
-			stale = append(stale, env.Op{Key: slices.Clone(key)}) // since the plan has changed; it would count if that changed back
+		if c.near.self < 0 { // the record would count if the crawler came back
+			ops = append(ops, env.Op{Key: slices.Clone(key)})
 			return true
 		}
 		var f *crawled
 		if f, broken = c.open(url, value); broken != nil {
 			return false
 		}
+		if c.owns(url) { // since the plan has changed
+			ops = append(ops, adopt(url, slices.Clone(value))...)
+		}
 		c.feeds[url] = f
 		if f.stage == here {
-			if owner := c.near.crawlers[home].Peer.ID; owner != env.PeerID(f.record.From) { // since the plan has changed
-				c.leave(f, owner)
-			}
 			c.resume(f)
 		}
+		c.reconcile(f)
 		return true
 	})
-	if len(stale) > 0 {
-		c.store.Commit(stale, c.failed("feeds"))
+	if len(ops) > 0 {
+		c.store.Commit(ops, c.failed("feeds"))
 	}
 	return cmp.Or(err, broken)
 }
+
+// reconcile goes on with a feed that was last handed over by another plan. The crawlers of both plans may not agree on who
+// has it, and some may have been down for several changes: so it goes home, and its home asks for it.
+func (c *crawler) reconcile(f *crawled) {
+	l := c.near
+	switch {
+	case f.record.Plan == c.plan():
+	case !c.owns(f.url):
+		if home := l.crawlers[l.home(f.url)].Peer.ID; f.stage != away && !(f.stage == handing && env.PeerID(f.record.To) == home) {
+			c.leave(f, home)
+		}
+	case f.stage != here && l.index(env.PeerID(f.record.To)) < 0: // nobody else has it
+		f.stage, f.record.To, f.record.Has = here, nil, false
+		c.resume(f)
+	case f.stage != here:
+		c.recall(f, l.crawlers[l.self].Peer.ID)
+	}
+	if f.stage != here && f.stage != away {
+		l.add(f)
+	}
+}
+
+// plan returns a number that stands for the plan in the records of feeds.
+func (c *crawler) plan() uint64 { return hashOf(c.plans.plan.Digest) }
 
 // resume polls a feed when its record says.
 func (c *crawler) resume(f *crawled) {
@@ -102,8 +120,20 @@ func (c *crawler) resume(f *crawled) {
 // leave begins to hand a feed to another crawler.
 func (c *crawler) leave(f *crawled, to env.PeerID) {
 	f.stage, f.to = leaving, to
-	if !slices.Contains(c.near.moving, f) { // it may have been recalled
-		c.near.moving = append(c.near.moving, f)
+	c.near.add(f)
+}
+
+// recall asks for a feed that another crawler has, for this one or for a third.
+func (c *crawler) recall(f *crawled, to env.PeerID) {
+	f.stage, f.to, f.retryAt = recalled, to, time.Time{}
+	c.near.add(f)
+}
+
+// add lets move go on with a feed.
+func (l *locality) add(f *crawled) {
+	if !f.moving {
+		f.moving = true
+		l.moving = append(l.moving, f)
 	}
 }
 
@@ -136,6 +166,7 @@ func (c *crawler) move(now time.Time) (next time.Time) {
 	c.near.moving = slices.DeleteFunc(c.near.moving, func(f *crawled) bool {
 		switch {
 		case f.gone || f.stage == here || f.stage == away:
+			f.moving = false
 			return true
 		case f.stage == leaving:
 			if !c.drained(f, now) {
@@ -143,7 +174,7 @@ func (c *crawler) move(now time.Time) (next time.Time) {
 			}
 			f.stage = handing
 			f.record.Term++
-			f.record.To, f.record.Has = []byte(f.to), false
+			f.record.To, f.record.Has, f.record.Plan = []byte(f.to), false, c.plan()
 			c.stats.Handed++
 			f.retryAt = now.Add(handRetry)
 			c.settle(f, func() { f.retryAt = time.Time{} })
@@ -156,7 +187,7 @@ func (c *crawler) move(now time.Time) (next time.Time) {
 				c.settle(f, func() { f.retryAt = time.Time{} })
 			default:
 				record := proto.CloneOf(f.record)
-				record.To, record.From = nil, nil
+				record.To, record.Plan = nil, 0
 				c.sendTo(to, &tierspb.Message{Body: &tierspb.Message_Hand{Hand: &tierspb.Hand{Url: f.url, Record: record}}})
 			}
 		}
@@ -172,40 +203,62 @@ func (c *crawler) sendTo(crawler int, m *tierspb.Message) {
 
 // onHand takes a feed, or says that it was taken before.
 func (c *crawler) onHand(from int, m *tierspb.Hand) error {
+	term, home := m.GetRecord().GetTerm(), c.near.home(m.Url)
+	if term == 0 {
+		c.stats.Garbage++
+		return nil
+	}
 	f, err := c.known(m.Url)
-	if err != nil || f == nil || m.Record == nil {
+	if err != nil || f == nil {
 		return err
 	}
-	term := m.Record.Term
-	if term > f.record.Term {
-		known := f.record.Items
-		onward := f.stage == recalled && c.near.index(f.to) != c.near.self
-		f.record, f.stage = m.Record, here
-		f.record.To, f.record.Has, f.record.From = nil, false, []byte(c.near.crawlers[from].Peer.ID)
-		for _, id := range known { // of an earlier term, or because the other's record is lost
-			if !slices.Contains(m.Record.Items, id) {
-				f.record.Items = append(f.record.Items, id)
-			}
-		}
-		c.stats.Taken++
-		if onward {
-			c.leave(f, f.to)
-		}
+	lent := c.owns(m.Url) && (f.stage == handing || f.stage == away || f.stage == recalled)
+	if lent && c.near.index(env.PeerID(f.record.To)) != from { // it has got the feed by an earlier plan
+		c.taken(from, m.Url, term)
+		return nil
 	}
-	taken := func() {
-		c.sendTo(from, &tierspb.Message{Body: &tierspb.Message_Taken{Taken: &tierspb.Taken{Url: m.Url, Term: term}}})
-	}
-	if term <= f.settled {
-		taken()
+	switch {
+	case term > f.record.Term || lent && term == f.record.Term: // or each has handed it to the other
+		c.take(f, from, m.Record)
+	case f.stage == away && home == from: // which counts from an earlier term: it gets the feed back with a later one
+		c.leave(f, c.near.crawlers[home].Peer.ID)
+		return nil
+	case term <= f.settled:
+		c.taken(from, m.Url, term)
 		return nil
 	}
 	c.settle(f, func() {
-		taken()
+		c.taken(from, m.Url, term)
 		if !f.gone && f.stage == here {
 			c.resume(f)
 		}
 	})
 	return nil
+}
+
+// take takes the record of a feed, and what this crawler knows of an earlier term, or because the other's record is lost.
+func (c *crawler) take(f *crawled, from int, record *tierspb.Crawled) {
+	c.stats.Taken++
+	home, onward := c.near.home(f.url), f.stage == recalled && c.near.index(f.to) != c.near.self
+	for _, id := range f.record.Items {
+		if !slices.Contains(record.Items, id) {
+			record.Items = append(record.Items, id)
+		}
+	}
+	f.record, f.stage = record, here
+	f.record.To, f.record.Has, f.record.Plan = nil, false, 0
+	switch {
+	case onward:
+		c.leave(f, f.to)
+	case home == from || home == c.near.self:
+		f.record.Plan = c.plan()
+	default: // it was handed to this crawler by an earlier plan
+		c.leave(f, c.near.crawlers[home].Peer.ID)
+	}
+}
+
+func (c *crawler) taken(by int, url string, term uint64) {
+	c.sendTo(by, &tierspb.Message{Body: &tierspb.Message_Taken{Taken: &tierspb.Taken{Url: url, Term: term}}})
 }
 
 // known returns a feed that this crawler polls, has polled, or is to poll. One of its own share that its list lacks is
@@ -214,14 +267,18 @@ func (c *crawler) known(url string) (*crawled, error) {
 	if f := c.feeds[url]; f != nil || c.reading[url] != nil {
 		return f, nil
 	}
-	f, err := c.read(url)
+	if !c.owns(url) {
+		f, err := c.open(url, nil)
+		c.feeds[url] = f
+		return f, err
+	}
+	value, err := c.store.Get(c.key(url))
 	if err != nil {
 		return nil, err
 	}
-	if f.gone = c.owns(url); !f.gone {
-		c.feeds[url] = f
-	}
-	return f, nil
+	f, err := c.open(url, value)
+	f.gone = true
+	return f, err
 }
 
 func (c *crawler) onTaken(from int, m *tierspb.Taken) {
@@ -236,15 +293,14 @@ func (c *crawler) onTaken(from int, m *tierspb.Taken) {
 // onRecall hands a feed back to its home. If the home's record or this one is lost, or the plan has changed, the later term
 // decides.
 func (c *crawler) onRecall(from int, m *tierspb.Recall) error {
+	if c.near.home(m.Url) != from { // by an earlier plan
+		return nil
+	}
 	f, err := c.known(m.Url)
-	if err != nil || f == nil || c.near.home(m.Url) != from {
+	if err != nil || f == nil {
 		return err
 	}
-	switch back := f.stage == away && c.near.index(env.PeerID(f.record.To)) == from; {
-	case back && f.record.Term > m.Term:
-		f.stage, f.retryAt = handing, time.Time{}
-		c.near.moving = append(c.near.moving, f)
-	case f.stage == here && f.record.Term <= m.Term, f.stage == away && !(back && f.record.Term == m.Term):
+	if f.stage == here && f.record.Term <= m.Term || f.stage == away {
 		f.record.Term = max(f.record.Term, m.Term)
 		c.leave(f, c.near.crawlers[from].Peer.ID)
 	}

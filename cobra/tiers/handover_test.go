@@ -3,7 +3,6 @@ package tiers
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -71,8 +70,7 @@ func TestAFeedIsHandedOnceWhateverIsLost(t *testing.T) {
 			if f := home(); f.stage == here && dice.IntN(3) == 0 {
 				nodes[0].crawler.leave(f, ids[1])
 			} else if f.stage == away && dice.IntN(3) == 0 {
-				f.stage, f.to, f.retryAt = recalled, ids[0], time.Time{}
-				nodes[0].crawler.near.moving = append(nodes[0].crawler.near.moving, f)
+				nodes[0].crawler.recall(f, ids[0])
 			}
 			step(true)
 			if f := nodes[1].crawler.feeds[url]; f != nil && f.stage == here && len(f.record.Items) == 0 { // an article was found
@@ -82,8 +80,7 @@ func TestAFeedIsHandedOnceWhateverIsLost(t *testing.T) {
 		}
 		for n := 0; !polls(0); n++ {
 			if f := home(); f.stage == away {
-				f.stage, f.to, f.retryAt = recalled, ids[0], time.Time{}
-				nodes[0].crawler.near.moving = append(nodes[0].crawler.near.moving, f)
+				nodes[0].crawler.recall(f, ids[0])
 			}
 			if step(false); n > 60 { // the other crawler says within two minutes that it is up
 				t.Fatalf("seed %d: the feed does not come home: here in stage %d, term %d", seed, home().stage, home().record.Term)

@@ -273,10 +273,8 @@ func (c *crawler) begin(now time.Time) {
 	up := l.up(now)
 	under := 0
 	for _, f := range l.moving {
-		if to := l.index(env.PeerID(f.record.To)); to < 0 || up[to] {
+		if to := l.index(env.PeerID(f.record.To)); to < 0 || up[to] { // otherwise it waits for one that is down
 			under++
-		} else if f.stage == recalled { // the other crawler is down
-			f.stage = away
 		}
 	}
 	for ; len(l.wanted) > 0 && under < maxMoves; under++ {
@@ -287,8 +285,7 @@ func (c *crawler) begin(now time.Time) {
 			continue
 		}
 		if f.stage == away {
-			f.stage, f.to, f.retryAt = recalled, l.crawlers[p.to].Peer.ID, time.Time{}
-			l.moving = append(l.moving, f)
+			c.recall(f, l.crawlers[p.to].Peer.ID)
 		} else if f.stage == here && proto.Size(f.record)+len(f.url) < maxBatch {
 			c.leave(f, l.crawlers[p.to].Peer.ID)
 		}

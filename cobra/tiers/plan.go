@@ -42,10 +42,17 @@ type neighbours struct {
 
 // find returns the neighbours of a peer in a plan.
 func (p Plan) find(self env.PeerID) (n neighbours, err error) {
-	grid := map[string]neighbour{}
+	grid, ids := map[string]neighbour{}, map[env.PeerID]string{}
 	counts := map[string]int{}
 	found := false
 	for _, node := range p.Nodes {
+		if other, twice := ids[node.Peer.ID]; twice {
+			return n, fmt.Errorf("topology: %s and %s have the same id in their \"peer\": give each node its own", other, node.Name)
+		}
+		if _, twice := grid[node.Name]; twice {
+			return n, fmt.Errorf("topology: two nodes have the name %q: give each its own", node.Name)
+		}
+		ids[node.Peer.ID] = node.Name
 		i := counts[node.Role]
 		counts[node.Role]++
 		grid[node.Name] = neighbour{Node: node, in: i / max(p.OutFilters, 1), out: i % max(p.OutFilters, 1)}

@@ -64,7 +64,7 @@ func (t *Tiers) State() State {
 	switch {
 	case t.crawler != nil:
 		for _, f := range t.crawler.feeds {
-			if f.stage == here || f.stage == leaving {
+			if f.stage == here || f.stage == leaving && len(f.record.To) == 0 {
 				s.Feeds++
 			}
 		}

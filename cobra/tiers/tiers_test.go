@@ -24,6 +24,7 @@ import (
 type memory struct {
 	records map[string][]byte
 	sent    [][]byte
+	to      []env.PeerID // of what was sent
 	fetched []fetched
 	now     time.Time
 }
@@ -34,11 +35,14 @@ type fetched struct {
 	env.Request
 }
 
-func (m *memory) Now() time.Time                             { return m.now }
-func (m *memory) Send(_ env.Peer, _ env.Class, frame []byte) { m.sent = append(m.sent, frame) }
-func (m *memory) Do(pure, done func())                       { pure(); done() }
-func (m *memory) Fetch(h env.Handle, r env.Request)          { m.fetched = append(m.fetched, fetched{h, r}) }
-func (m *memory) Get(key []byte) ([]byte, error)             { return m.records[string(key)], nil }
+func (m *memory) Now() time.Time                    { return m.now }
+func (m *memory) Do(pure, done func())              { pure(); done() }
+func (m *memory) Fetch(h env.Handle, r env.Request) { m.fetched = append(m.fetched, fetched{h, r}) }
+func (m *memory) Get(key []byte) ([]byte, error)    { return m.records[string(key)], nil }
+
+func (m *memory) Send(to env.Peer, _ env.Class, frame []byte) {
+	m.sent, m.to = append(m.sent, frame), append(m.to, to.ID)
+}
 
 func (m *memory) Commit(ops []env.Op, done func(error)) {
 	for _, op := range ops {
@@ -187,6 +191,8 @@ func TestAReceiverTakesEachArticleOnce(t *testing.T) {
 func TestPlansThatCannotRun(t *testing.T) {
 	wrong := Plan{OutFilters: 1, Nodes: slices.Clone(threeTiers.Nodes)}
 	wrong.Nodes[0].Links = []string{"reflector-1"}
+	oneID, oneName := Plan{OutFilters: 1, Nodes: slices.Clone(fourNodes.Nodes)}, Plan{OutFilters: 1, Nodes: slices.Clone(fourNodes.Nodes)}
+	oneID.Nodes[0].Peer.ID, oneName.Nodes[0].Name = "c", "crawler-1"
 	for _, test := range []struct {
 		plan Plan
 		self env.PeerID
@@ -194,6 +200,8 @@ func TestPlansThatCannotRun(t *testing.T) {
 	}{
 		{threeTiers, "stranger", "no node of the topology has this node's id"},
 		{wrong, "c", `the link from crawler-1 to "reflector-1" does not lead to a filter`},
+		{oneID, "c", `crawler-2 and crawler-1 have the same id`},
+		{oneName, "c", `two nodes have the name "crawler-1"`},
 	} {
 		if _, err := test.plan.find(test.self); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v, want %s", err, test.want)

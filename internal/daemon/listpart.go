@@ -36,6 +36,7 @@ func (l *channelList) ListPart(ctx context.Context, q proxy.ListQuery) (p proxy.
 		}
 	}
 	slices.SortFunc(candidates, func(a, b listed) int { return cmp.Compare(a.url, b.url) })
+	candidates = slices.CompactFunc(candidates, func(a, b listed) bool { return a.url == b.url }) // of q.URLs
 	if read := candidates; len(read) > maxListRead && q.Filter != "" {
 		p.Next, candidates = read[maxListRead].url, read[:maxListRead]
 	}
@@ -131,7 +132,7 @@ func (s *subscriptions) listed(q proxy.ListQuery) (all []listed) {
 	defer s.mu.Unlock()
 	if q.URLs != nil {
 		for _, url := range q.URLs {
-			if r := s.byKey[s.key(url)]; r != nil && r.subscribed && q.Covers(r.url) {
+			if r := s.byKey[s.key(url)]; r != nil && r.subscribed && url >= q.From {
 				all = append(all, listed{url: r.url, key: r.key})
 			}
 		}

@@ -39,7 +39,7 @@ func TestListParts(t *testing.T) {
 		{proxy.ListQuery{Filter: "sOLAR"}, []string{all[2], all[4]}},
 		{proxy.ListQuery{Filter: "/3.xml"}, all[3:4]},
 		{proxy.ListQuery{Filter: "nothing"}, nil},
-		{proxy.ListQuery{URLs: []string{all[6], "http://127.0.0.1:9/none", all[1]}}, []string{all[1], all[6]}},
+		{proxy.ListQuery{URLs: []string{all[6], "http://127.0.0.1:9/none", all[1], all[6]}}, []string{all[1], all[6]}},
 	} {
 		for limit := 1; limit < 9; limit++ {
 			var got []string

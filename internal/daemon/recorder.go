@@ -266,11 +266,7 @@ func (r *recorder) recordMarked(ctx context.Context) (failed bool) {
 
 // recordFeed records the changes of a feed, or all of it.
 func (r *recorder) recordFeed(ctx context.Context, url string, marked *markedFeed) error {
-	source := news.Source{URL: url}
-	r.mu.Lock()
-	since, known := r.whole[url]
-	r.mu.Unlock()
-	all := marked.all || !known || since.items+len(marked.changed) > maxPartItems || time.Since(since.at) > maxPartTime
+	all := r.recordsAll(url, marked)
 	items := marked.changed
 	switch {
 	case all:
@@ -286,22 +282,39 @@ func (r *recorder) recordFeed(ctx context.Context, url string, marked *markedFee
 		r.mu.Lock()
 		delete(r.whole, url)
 		r.mu.Unlock()
-		return r.journal.Forget(source)
+		return r.journal.Forget(news.Source{URL: url})
 	case doc.Document == nil: // nothing was read yet
 		return nil
 	}
-	source.Title, doc.Part = doc.Head.Title, !all
+	doc.Part = !all
 	doc.FoundHere = func(e *feed.Entry) bool { return isPrivateName(url) || slices.Contains(marked.found, e.Item.ID) }
-	if _, err = r.journal.Record(source, doc); err == nil && (doc.Complete || !all) {
-		if all {
-			since = wholeRecord{at: time.Now()}
-		}
-		since.items += len(items)
-		r.mu.Lock()
-		r.whole[url] = since
-		r.mu.Unlock()
+	return r.recordDocument(url, doc, len(items))
+}
+
+// recordsAll reports whether all of a feed is to be recorded, not only what is marked.
+func (r *recorder) recordsAll(url string, marked *markedFeed) bool {
+	r.mu.Lock()
+	since, known := r.whole[url]
+	r.mu.Unlock()
+	return marked.all || !known || since.items+len(marked.changed) > maxPartItems || time.Since(since.at) > maxPartTime
+}
+
+// recordDocument records all of a feed, or a part with a number of items. As long as older items are on their way, the next
+// record has all again.
+func (r *recorder) recordDocument(url string, doc news.Document, items int) error {
+	_, err := r.journal.Record(news.Source{URL: url, Title: doc.Head.Title}, doc)
+	if err != nil || !doc.Complete && !doc.Part {
+		return err
 	}
-	return err
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since := r.whole[url]
+	if !doc.Part {
+		since = wholeRecord{at: time.Now()}
+	}
+	since.items += items
+	r.whole[url] = since
+	return nil
 }
 
 // shows reports whether readers see the item of an event. After a crash a log may lack its last entries for a while, although

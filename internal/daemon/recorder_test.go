@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"tidings/difference"
 	"tidings/internal/feed"
+	"tidings/internal/news"
 	"tidings/proxy"
 )
 
@@ -241,6 +243,51 @@ func (m *member) await(t *testing.T, url, title string) {
 		}
 		return fmt.Errorf("%d items", len(w.Document.Entries))
 	})
+}
+
+// A feed whose older items are still on their way is recorded as a whole until it is complete. Then the older items are no
+// news, and what comes later is told once.
+func TestAFeedIsRecordedWhenItIsComplete(t *testing.T) {
+	const url = "https://ferry.example/news.xml"
+	journal, disk, err := openNews(filepath.Join(t.TempDir(), "news"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer disk.Close() //nolint:errcheck // the test is over
+	r := &recorder{journal: journal, whole: map[string]wholeRecord{}}
+	for _, step := range []struct {
+		items    []int
+		part     bool // of the feed: the items that have changed
+		complete bool // nothing older is on its way
+		told     uint64
+	}{
+		{items: []int{2}},
+		{items: []int{2, 3}},
+		{items: []int{1, 2, 3}, complete: true},
+		{items: []int{4}, part: true, complete: true, told: 1},
+		{items: []int{5}, part: true, told: 2}, // others are missing again
+		{items: []int{6}, part: true, complete: true, told: 3},
+	} {
+		doc := &feed.Document{Sanitise: proxy.Sanitise}
+		marked := &markedFeed{}
+		for _, n := range step.items {
+			it, err := feed.ReadItem(feed.RSS, fmt.Appendf(nil, "<item><guid>%d</guid><title>Pier %[1]d</title></item>", n), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			doc.Entries = append(doc.Entries, feed.Entry{Item: it, Arrived: time.Now()})
+			marked.changed = append(marked.changed, it.ID)
+		}
+		if all := r.recordsAll(url, marked); all == step.part {
+			t.Errorf("%+v: all of the feed is recorded: %v", step, all)
+		}
+		if err := r.recordDocument(url, news.Document{Document: doc, Complete: step.complete, Part: step.part}, len(step.items)); err != nil {
+			t.Fatal(err)
+		}
+		if last := journal.Last(); last != step.told {
+			t.Errorf("%+v: %d events, want %d", step, last, step.told)
+		}
+	}
 }
 
 // The changed items that wait to be recorded are bounded. A feed with further ones is recorded as a whole. When they are

@@ -217,6 +217,42 @@ func TestAPullTakesAChainOnly(t *testing.T) {
 	}
 }
 
+// A large body comes in full chunks, so that a peer that sends a byte at a time does not keep this node from pulling elsewhere.
+func TestAPullTakesFullChunks(t *testing.T) {
+	body := make([]byte, maxInline+1)
+	for _, c := range []struct {
+		chunks []int // their sizes
+		ended  []bool
+	}{
+		{[]int{maxInline}, nil}, {[]int{maxInline, 1}, []bool{true}},
+		{[]int{1}, []bool{false}}, {[]int{0}, []bool{false}}, {[]int{maxInline, 2}, []bool{false}},
+	} {
+		b := newBench(t)
+		u := b.puller()
+		u.finish = func(s *replica) { u.end(s, true) }
+		from := env.Peer{ID: signer(1).PeerID()}
+		var ended []bool
+		u.start(b.s, from, func(ok bool) { ended = append(ended, ok) })
+		e := b.next(nil, 0)
+		e.Body, e.Size = HashOf(body), len(body)
+		e.sign(signer(0))
+		q := b.sent[0].GetPull()
+		if err := u.onEntries(from.ID, &ownerpb.Entries{Key: q.Key, Nonce: q.Nonce, Epoch: b.s.epoch.proto(), Entries: []*ownerpb.LogEntry{{Entry: e.Raw}}}); err != nil {
+			t.Fatal(err)
+		}
+		at := 0
+		for _, size := range c.chunks {
+			if err := u.onChunk(from.ID, &ownerpb.Chunk{Key: q.Key, Hash: e.Hash[:], Offset: uint32(at), Bytes: make([]byte, size)}); err != nil {
+				t.Errorf("chunks of %v bytes: %v", c.chunks, err)
+			}
+			at += size
+		}
+		if !slices.Equal(ended, c.ended) {
+			t.Errorf("chunks of %v bytes: the pull ended with %v, want %v", c.chunks, ended, c.ended)
+		}
+	}
+}
+
 // Entries that are not durable are not announced to anybody.
 func TestAnswersLeaveOutWhatIsNotDurable(t *testing.T) {
 	b := newBench(t)

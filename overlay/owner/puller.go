@@ -262,7 +262,7 @@ func (u *puller) onChunk(from env.PeerID, m *ownerpb.Chunk) error {
 	if Hash(m.Hash) != e.Hash || int(m.Offset) != len(body) {
 		return nil // duplicate
 	}
-	if len(m.Bytes) == 0 || len(body)+len(m.Bytes) > e.Size {
+	if len(m.Bytes) != min(maxInline, e.Size-len(body)) { // smaller chunks would keep this node from pulling elsewhere
 		return u.fail(s, nil)
 	}
 	p.tries = 0

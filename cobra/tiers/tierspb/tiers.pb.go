@@ -1584,7 +1584,7 @@ type Crawled struct {
 	Term          uint64                 `protobuf:"varint,8,opt,name=term,proto3" json:"term,omitempty"`                   // how often the feed has been handed to another crawler
 	To            []byte                 `protobuf:"bytes,9,opt,name=to,proto3" json:"to,omitempty"`                        // peer id of the crawler that it was handed to; empty: this one polls it
 	Has           bool                   `protobuf:"varint,10,opt,name=has,proto3" json:"has,omitempty"`                    // that crawler has it
-	From          []byte                 `protobuf:"bytes,11,opt,name=from,proto3" json:"from,omitempty"`                   // peer id of the crawler that has handed it to this one
+	Plan          uint64                 `protobuf:"fixed64,12,opt,name=plan,proto3" json:"plan,omitempty"`                 // number of the plan by which it was last handed over; 0: never, or by an earlier plan of the sender's
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1689,11 +1689,11 @@ func (x *Crawled) GetHas() bool {
 	return false
 }
 
-func (x *Crawled) GetFrom() []byte {
+func (x *Crawled) GetPlan() uint64 {
 	if x != nil {
-		return x.From
+		return x.Plan
 	}
-	return nil
+	return 0
 }
 
 var File_tiers_proto protoreflect.FileDescriptor
@@ -1805,7 +1805,7 @@ const file_tiers_proto_rawDesc = "" +
 	"\taddresses\x18\x04 \x03(\fR\taddresses\x12\x14\n" +
 	"\x05links\x18\x05 \x03(\tR\x05links\"\x17\n" +
 	"\x03Log\x12\x10\n" +
-	"\x03log\x18\x01 \x01(\x06R\x03log\"\x92\x02\n" +
+	"\x03log\x18\x01 \x01(\x06R\x03log\"\x98\x02\n" +
 	"\aCrawled\x12\x12\n" +
 	"\x04etag\x18\x01 \x01(\tR\x04etag\x12#\n" +
 	"\rlast_modified\x18\x02 \x01(\tR\flastModified\x12#\n" +
@@ -1818,7 +1818,7 @@ const file_tiers_proto_rawDesc = "" +
 	"\x02to\x18\t \x01(\fR\x02to\x12\x10\n" +
 	"\x03has\x18\n" +
 	" \x01(\bR\x03has\x12\x12\n" +
-	"\x04from\x18\v \x01(\fR\x04fromB\x1dZ\x1btidings/cobra/tiers/tierspbb\x06proto3"
+	"\x04plan\x18\f \x01(\x06R\x04planJ\x04\b\v\x10\fB\x1dZ\x1btidings/cobra/tiers/tierspbb\x06proto3"
 
 var (
 	file_tiers_proto_rawDescOnce sync.Once
