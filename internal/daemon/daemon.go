@@ -338,6 +338,7 @@ func (d *Daemon) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	close(d.found)
 	hash := wire.HashOf(descriptor)
 	c := node.DefaultConfig(network)
 	if d.config.Authority != nil { // an authority of another network leaves the data directory as it was
