@@ -374,11 +374,12 @@ func (d *Daemon) join(ctx context.Context) error {
 		Rand:    rng,
 		Log:     d.log,
 	}
-	signer := wire.NewSigner(d.dataDir.key, hash)
+	verify := wire.NewCachingVerifier(wire.NewVerifier(hash), verifiedEnvelopes).WithLock(new(sync.Mutex))
+	signer := verify.Signer(d.dataDir.key, hash)
 	if d.config.World != nil {
 		e = d.config.World.Env(e, signer)
 	}
-	d.node, err = node.New(e, signer, wire.NewVerifier(hash), c, (*nodeEvents)(d))
+	d.node, err = node.New(e, signer, verify, c, (*nodeEvents)(d))
 	if err != nil {
 		return err
 	}
@@ -395,6 +396,10 @@ func (d *Daemon) join(ctx context.Context) error {
 	close(d.joined)
 	return nil
 }
+
+// verifiedEnvelopes bounds the envelopes that a node remembers as valid, of about 500 bytes each: what it has signed itself comes
+// back from its own trees, and what others have signed comes by several ways, mostly within a second.
+const verifiedEnvelopes = 2048
 
 // newRand seeds a private random source.
 func newRand() (*rand.Rand, error) {

@@ -284,11 +284,21 @@ func (m *CachingVerifier) Open(domain Domain, raw []byte) (Signed, error) {
 	return s, nil
 }
 
-// OpenAll opens envelopes; see Verifier.
+// OpenAll opens envelopes; see Verifier. Those that are not remembered are verified together.
 func (m *CachingVerifier) OpenAll(domain Domain, raws [][]byte) []Opened {
 	all := make([]Opened, len(raws))
+	var of []int // the numbers of those that are not remembered
+	var unknown [][]byte
 	for i, raw := range raws {
-		all[i].Signed, all[i].Err = m.Open(domain, raw)
+		s, ok := m.find(domain, raw)
+		if all[i].Signed = s; !ok {
+			of, unknown = append(of, i), append(unknown, bytes.Clone(raw))
+		}
+	}
+	for j, opened := range m.inner.OpenAll(domain, unknown) {
+		if all[of[j]] = opened; opened.Err == nil {
+			m.add(domain, opened.Signed)
+		}
 	}
 	return all
 }
