@@ -434,7 +434,7 @@ func (d *Daemon) drive(ctx context.Context) error {
 		parts.Go(func() { d.publishing.runHeartbeats(looping) })
 	}
 	parts.Go(func() { d.icons.run(looping) })
-	parts.Go(func() { d.outlets.run(looping, d.server != nil, d.channelList.List) })
+	parts.Go(func() { d.outlets.run(looping, d.server != nil, d.channelList.each) })
 	watching, stopWatching := context.WithCancel(ctx) // ends before the node leaves
 	defer stopWatching()
 	parts.Go(func() { d.status.runJournal(watching) })
