@@ -75,7 +75,8 @@ var limits = []struct {
 		{"overlay/scribe", "maxAvoid", "blocked parents named in a Join", "the others are not named"},
 	}},
 	{"Polling groups (wedges)", []limit{
-		{"overlay/wedge", "maxMemberships", "keys in whose trees one node takes part", "further entries are refused, and the parent asks another node; a leader with more keys is told so"},
+		{"overlay/wedge", "maxMemberships", "keys in whose trees one node takes part", "further entries are refused, and the parent asks another node"},
+		{"overlay/wedge", "maxLed", "keys of one node, those that it leads included", "a leader of more is told so: nobody polls the others"},
 		{"overlay/wedge", "outsideShare", "one in so many of these memberships may come from a single parent outside the leaf", "refused"},
 		{"overlay/wedge", "MaxRanks ranksPerMember", "ranks one member serves; ranks per member of the network", "excess ranks are thinned out evenly; the order is refused"},
 		{"overlay/wedge", "maxStandIns", "declined ranks of one wedge that get a stand-in", "nobody serves further ones; counted"},

@@ -259,6 +259,7 @@ func (sq *sequencer) scheduleUpkeep(l *leaderState, now time.Time) {
 // pollers.
 func (sq *sequencer) upkeep(l *leaderState, now time.Time) {
 	sq.scheduleUpkeep(l, now)
+	l.known.Pack()
 	if sq.readers(l) > 0 {
 		l.lastRead = now
 	}

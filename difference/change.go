@@ -55,6 +55,7 @@ func (k *Known) same(p *fingerprint, a, b uint64) bool {
 
 // IsCounter reports whether the numbers of a known item change by themselves.
 func (k *Known) IsCounter(id feed.ID) bool {
+	k.unpack()
 	p, ok := k.fingerprints[shorten(id)]
 	return ok && (k.counting || p.numbers() >= maxNumbers)
 }
@@ -76,6 +77,7 @@ func (k *Known) learnCounters(f *feed.Feed) {
 // has not been seen for longer than gap begins anew, because the origin may have shown the latest one meanwhile. Sight
 // also records which items are missing.
 func (k *Known) Sight(f *feed.Feed, gap time.Duration, now time.Time) {
+	k.unpack()
 	k.sight(f, gap, now)
 	for id, hash := range versionsOf(f) {
 		p, ok := k.fingerprints[id]
@@ -106,6 +108,7 @@ func (k *Known) SightLatest() {
 // TakenBack reports whether an item has been sighted in this earlier version for a time, and never in its latest one:
 // then the edit was taken back. The time is after, and twice as long for each edit that was taken back before.
 func (k *Known) TakenBack(id feed.ID, hash feed.Hash, after time.Duration, now time.Time) bool {
+	k.unpack()
 	p := k.fingerprints[shorten(id)]
 	s, ok := k.behind[shorten(id)]
 	return ok && k.same(&p, s.hash, shortHash(hash)) && now.Sub(s.since) >= after<<p.turns
@@ -114,6 +117,7 @@ func (k *Known) TakenBack(id feed.ID, hash feed.Hash, after time.Duration, now t
 // IsBehind reports whether a document has an item or its head in an earlier version than the latest one, lacks an item that
 // stands between others, or has one that was withdrawn.
 func (k *Known) IsBehind(f *feed.Feed) bool {
+	k.unpack()
 	for id, hash := range versionsOf(f) {
 		p, ok := k.fingerprints[id]
 		if ok && !k.same(&p, p.hashes[0], hash) && (id != headID || p.has(hash)) { // an unknown head may wait for an item

@@ -27,6 +27,7 @@ func HeadVersion(h *feed.Head) uint64 {
 
 // HeadVersion returns the version of the latest head; 0 if there is none, or if the next one waits for an item.
 func (k *Known) HeadVersion() uint64 {
+	k.unpack()
 	if k.alone >= maxAlone {
 		return 0
 	}

@@ -43,6 +43,7 @@ type Known struct {
 	counting     bool                 // most items have numbers that change by themselves; see learnCounters
 	behind       map[shortID]sighting // items whose documents show an earlier version than the log
 	standing                          // which items the origin shows; see withdrawn.go
+	packing                           // of fingerprints, behind and standing
 }
 
 type shortID [16]byte
@@ -60,6 +61,9 @@ func shortHash(h feed.Hash) uint64 { return binary.BigEndian.Uint64(h[:]) }
 
 // Len returns the number of known items.
 func (k *Known) Len() int {
+	if k.packed != nil {
+		return int(k.count)
+	}
 	if _, ok := k.fingerprints[headID]; ok {
 		return len(k.fingerprints) - 1
 	}
@@ -69,6 +73,7 @@ func (k *Known) Len() int {
 // Has reports whether an item is known, and whether it is known in this version. If the numbers of the item change
 // by themselves, a version that differs only in numbers is known.
 func (k *Known) Has(id feed.ID, hash feed.Hash) (item, version bool) {
+	k.unpack()
 	p, ok := k.fingerprints[shorten(id)]
 	return ok, ok && slices.ContainsFunc(p.hashes[:p.n], func(h uint64) bool { return k.same(&p, h, shortHash(hash)) })
 }
@@ -80,6 +85,7 @@ func (k *Known) Diff(f *feed.Feed) Delta {
 
 // diff returns the unknown part of a document, and the known versions that an edit was taken back to.
 func (k *Known) diff(f *feed.Feed, takenBack func(feed.ID, feed.Hash) bool) Delta {
+	k.unpack()
 	var d Delta
 	var before feed.ID
 	for _, it := range f.Items {
@@ -96,6 +102,7 @@ func (k *Known) diff(f *feed.Feed, takenBack func(feed.ID, feed.Hash) bool) Delt
 
 // Unknown returns the unknown part of a delta, since another node may have reported the same.
 func (k *Known) Unknown(d Delta) Delta {
+	k.unpack()
 	var rest Delta
 	for _, c := range d.Changes {
 		var version bool
@@ -148,6 +155,7 @@ func (k *Known) AddLogged(d Delta) {
 
 // Add adds a delta.
 func (k *Known) Add(d Delta) {
+	k.unpack()
 	k.addHead(d)
 	at := -1
 	for i := range d.Changes {
@@ -185,6 +193,7 @@ func (k *Known) add(id shortID, hash uint64) {
 // Touch records that the items of a document are still in it, so that they are forgotten last. It adds no
 // items.
 func (k *Known) Touch(f *feed.Feed) {
+	k.unpack()
 	for i := len(f.Items) - 1; i >= 0; i-- {
 		id := shorten(f.Items[i].ID)
 		if p, ok := k.fingerprints[id]; ok {
@@ -227,6 +236,7 @@ func (k *Known) byAge() []shortID {
 // version that is known under an identity which another item has now is removed: it has been reported. Recognise also
 // learns whether the numbers of the feed's items change by themselves.
 func (k *Known) Recognise(f *feed.Feed) {
+	k.unpack()
 	if k.Len() == 0 {
 		return
 	}

@@ -26,6 +26,7 @@ type Window struct {
 	pinRef         uint64 // reference of the delta that brought the pin
 	gaps           []gap  // in the order of their references
 	missing        uint64 // number of missing publications in all gaps
+	packing               // of first, oldest, newest and byID
 }
 
 // A gap is a place where publications are missing between two that the log has.
@@ -61,7 +62,7 @@ type Entry struct {
 // its predecessor in the document, or to the front if that is missing here. A known item keeps its place.
 // Changes that [Window.Accepts] refuses are left out.
 func (w *Window) Apply(d Delta, at time.Time, ref uint64) {
-	if w.byID == nil {
+	if w.unpack(); w.byID == nil {
 		w.byID = map[feed.ID]*node{}
 	}
 	if d.Head != nil {
@@ -197,6 +198,7 @@ func (w *Window) countGaps(d Delta, ref uint64) {
 // the origin, which may have headlines only. It is not replaced by an earlier publication, which the author of
 // the log has put behind it, nor by one that a stranger signed.
 func (w *Window) Accepts(c Change) bool {
+	w.unpack()
 	switch p := w.byID[c.Item.ID]; {
 	case p == nil:
 		return true
@@ -214,6 +216,7 @@ func (w *Window) Missing() uint64 { return w.missing }
 // Forget removes the entries of deltas before first, because the log keeps these deltas no longer. It returns
 // the removed entries.
 func (w *Window) Forget(first uint64) (removed []Entry) {
+	w.unpack()
 	if w.head < first {
 		w.head = 0
 	}
@@ -231,6 +234,7 @@ func (w *Window) Forget(first uint64) (removed []Entry) {
 
 // OlderThan returns the items whose versions come from deltas before first, in document order.
 func (w *Window) OlderThan(first uint64) (ids []feed.ID) {
+	w.unpack()
 	for p := w.first; p != nil; p = p.next {
 		if p.Ref < first {
 			ids = append(ids, p.ID)
@@ -244,6 +248,7 @@ func (w *Window) OlderThan(first uint64) (ids []feed.ID) {
 // a log keeps, and a node that joins later still gets them from the log. Items that the document shows in
 // another version are left out, because a replica may lag.
 func (w *Window) Renew(d Delta, f *feed.Feed, first uint64) Delta {
+	w.unpack()
 	found := make(map[feed.ID]Change, len(d.Changes))
 	for _, c := range d.Changes {
 		found[c.Item.ID] = c
@@ -262,10 +267,16 @@ func (w *Window) Renew(d Delta, f *feed.Feed, first uint64) Delta {
 }
 
 // Len returns the number of entries.
-func (w *Window) Len() int { return len(w.byID) }
+func (w *Window) Len() int {
+	if w.packed != nil {
+		return int(w.count)
+	}
+	return len(w.byID)
+}
 
 // Entries returns the items in document order.
 func (w *Window) Entries() []Entry {
+	w.unpack()
 	entries := make([]Entry, 0, len(w.byID))
 	for p := w.first; p != nil; p = p.next {
 		entries = append(entries, p.Entry)
@@ -275,12 +286,18 @@ func (w *Window) Entries() []Entry {
 
 // Latest yields the items, those with the highest references first.
 func (w *Window) Latest(yield func(Entry) bool) {
+	w.unpack()
 	for p := w.newest; p != nil && yield(p.Entry); p = p.older {
 	}
 }
 
 // Newest returns when the newest item arrived, or the zero time if there is none. Edits do not count.
 func (w *Window) Newest() (at time.Time) {
+	for e := range w.packedEntries {
+		if e.Arrived.After(at) {
+			at = e.Arrived
+		}
+	}
 	for p := w.first; p != nil; p = p.next {
 		if p.Arrived.After(at) {
 			at = p.Arrived
@@ -291,6 +308,7 @@ func (w *Window) Newest() (at time.Time) {
 
 // Entry returns the entry of an item.
 func (w *Window) Entry(id feed.ID) (Entry, bool) {
+	w.unpack()
 	if p := w.byID[id]; p != nil {
 		return p.Entry, true
 	}

@@ -27,7 +27,7 @@ func TestAWindowEqualsOneMadeOfItsEntries(t *testing.T) {
 		for range rng.IntN(4) {
 			d.Changes = append(d.Changes, Change{Item: item(), After: item().ID})
 		}
-		w.Apply(d, time.Unix(int64(ref), 0), ref)
+		w.Apply(d, time.Unix(int64(ref), rng.Int64N(1e9)).UTC(), ref)
 		if rng.IntN(3) == 0 {
 			first = max(first, ref-min(ref, uint64(rng.IntN(100))))
 			gone := w.Forget(first)
@@ -38,8 +38,19 @@ func TestAWindowEqualsOneMadeOfItsEntries(t *testing.T) {
 				t.Fatalf("forgotten too early: %v", gone)
 			}
 		}
+		entries, newest := w.Entries(), w.Newest()
+		if rng.IntN(2) == 0 {
+			if w.Pack(nil); w.byID != nil && len(entries) > 0 {
+				t.Fatal("the items are not packed")
+			}
+			if n := w.Len(); n != len(entries) || !w.Newest().Equal(newest) {
+				t.Fatalf("%d packed items, the newest of %v; want %d, %v", n, w.Newest(), len(entries), newest)
+			}
+			if again := w.Entries(); !slices.Equal(again, entries) {
+				t.Fatalf("unpacked: %v\npacked: %v", again, entries)
+			}
+		}
 		var sum sum
-		entries := w.Entries()
 		var back []feed.ID
 		var last *node
 		for p := w.first; p != nil; last, p = p, p.next {

@@ -207,8 +207,11 @@ func (dv *deliveries) endProbation(c *channel) {
 		dv.recordDelivery(c, entryTree, t.parents[entryTree], brought)
 		dv.recordDelivery(c, headTree, t.parents[headTree], t.headSeq >= t.seq)
 	}
-	if t.next != t.want {
+	switch {
+	case t.next != t.want:
 		dv.startProbation(c, t.next, t.nextSeq)
+	case t.parents == [treeCount]env.PeerID{}: // this node is the root of both trees, and there is nobody to judge
+		c.probation = nil
 	}
 }
 

@@ -67,6 +67,7 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 	f.subscriptions = &subscriptions{
 		common: m, store: e.Store, cutOffs: f.cutOffs, repairer: f.repairer, trusts: f.trusts, reader: f.reader, audits: f.originAudits,
 	}
+	f.subscriptions.cal = m.newPlans(f.subscriptions.resumeGroup)
 	f.trusts.save = f.subscriptions.saveTrust
 	f.acceptor = newAcceptor(m, f.keyQuestions, f.pusher, f.entries)
 	f.acceptor.spread = f.statements.spread
@@ -109,6 +110,11 @@ func (f *FeedTree) tick(overlay.ID) {
 	f.certifier.contests.check(now)
 	f.witnesses.checkLogs()
 	f.statements.checkAll(all, now)
+	for _, c := range all {
+		if c.window.log.Pack(nil); c.leader != nil {
+			c.leader.window.Pack(&c.window.log)
+		}
+	}
 	f.ticks.add(f.after(env.Jitter(f.rand, f.cfg.DigestInterval)), overlay.ID{})
 }
 

@@ -127,9 +127,9 @@ func (ws *witnesses) record(key overlay.ID) *sightRecord {
 	return r
 }
 
-// owned returns the record of a feed that this node owns; nil if it does not.
+// owned returns the record of a feed that this node owns together with others; nil if it does not.
 func (ws *witnesses) owned(key overlay.ID) *sightRecord {
-	if v, ok := ws.owners.View(key); ok && v.Owns {
+	if v, ok := ws.owners.View(key); ok && v.Owns && len(v.Epoch.Owners) > 1 {
 		return ws.record(key)
 	}
 	delete(ws.records, key)

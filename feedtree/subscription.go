@@ -27,22 +27,44 @@ type subscriptions struct {
 	trusts   *trusts
 	reader   *reader
 	audits   *originAudits
-	count    int // subscriptions of this node
+	count    int        // subscriptions of this node
+	cal      plans      // of resumeGroup
+	resuming []*channel // those of a former run whose trees are still to be joined
 }
+
+// A node with many subscriptions joins their trees in groups, and each resumePause another one, so that its readers get answers
+// meanwhile. A hundred thousand take a minute or two.
+const (
+	resumedAtOnce = 64
+	resumePause   = 25 * time.Millisecond
+)
 
 // resume joins the trees of the subscriptions in the store.
 func (su *subscriptions) resume() {
-	for _, c := range su.feeds.sorted() {
-		if c.subscribed {
-			su.join(c)
-			if len(su.owners.Visible(c.key)) > 0 {
-				// Reading the log now notices lost bodies before a reader asks for the feed. The key determines the
-				// time, so that not all feeds are read at once.
-				delay := su.cfg.PollInterval / 256 * time.Duration(c.key[len(c.key)-1])
-				su.reader.cal.add(su.after(delay), c.key)
-			}
+	su.resuming = su.feeds.sorted()
+	su.resumeGroup(overlay.ID{})
+}
+
+// resumeGroup joins the trees of the next subscriptions.
+func (su *subscriptions) resumeGroup(overlay.ID) {
+	group := su.resuming[:min(len(su.resuming), resumedAtOnce)]
+	for _, c := range group {
+		if !c.subscribed || su.feeds[c.key] != c {
+			continue
+		}
+		su.join(c)
+		if len(su.owners.Visible(c.key)) > 0 {
+			// Reading the log now notices lost bodies before a reader asks for the feed. The key determines the
+			// time, so that not all feeds are read at once.
+			delay := su.cfg.PollInterval / 256 * time.Duration(c.key[len(c.key)-1])
+			su.reader.cal.add(su.after(delay), c.key)
 		}
 	}
+	if su.resuming = su.resuming[len(group):]; len(su.resuming) == 0 {
+		su.resuming = nil
+		return
+	}
+	su.cal.add(su.after(resumePause), overlay.ID{})
 }
 
 // Subscribe follows a feed on behalf of weight readers, from now on and after a restart. For an existing

@@ -65,6 +65,41 @@ func (l *channelList) List(ctx context.Context) (channels []proxy.Channel, err e
 	return channels, nil
 }
 
+// eachAtOnce is the number of subscriptions that each looks at in one step of the loop, which takes about a millisecond.
+const eachAtOnce = 128
+
+// each calls do with each subscription until do fails. It does not hold all at a time, and reads no logs.
+func (l *channelList) each(ctx context.Context, do func(*proxy.Channel) error) error {
+	var cut *feedtree.CutOff
+	if err := l.do(ctx, func() { cut = cutOff(l.node) }); err != nil {
+		return fmt.Errorf("list: %w", err)
+	}
+	failing := l.disk.Stats().Failing
+	for keys := range slices.Chunk(l.subscriptions.keys(), eachAtOnce) {
+		var channels []proxy.Channel
+		if err := l.do(ctx, func() {
+			for _, key := range keys {
+				if s, ok := l.node.NodeOf(key).Feeds.Subscription(key); ok {
+					channels = append(channels, withStoreError(withCutOff(l.channelOf(s), s, cut), failing))
+				}
+			}
+		}); err != nil {
+			return fmt.Errorf("list: %w", err)
+		}
+		for i := range channels {
+			if err := do(&channels[i]); err != nil {
+				return err
+			}
+		}
+	}
+	for _, c := range l.private.list() {
+		if err := do(&c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // withStoreError returns a channel with the state of a failing store, if the store fails. Polls still succeed
 // then, but new items do not reach readers.
 func withStoreError(c proxy.Channel, failing string) proxy.Channel {

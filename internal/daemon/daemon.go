@@ -342,6 +342,7 @@ func (d *Daemon) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	close(d.found)
 	hash := wire.HashOf(descriptor)
 	c := node.DefaultConfig(network)
 	if d.config.Authority != nil { // an authority of another network leaves the data directory as it was
@@ -377,11 +378,12 @@ func (d *Daemon) join(ctx context.Context) error {
 		Rand:    rng,
 		Log:     d.log,
 	}
-	signer := wire.NewSigner(d.dataDir.key, hash)
+	verify := wire.NewCachingVerifier(wire.NewVerifier(hash), verifiedEnvelopes).WithLock(new(sync.Mutex))
+	signer := verify.Signer(d.dataDir.key, hash)
 	if d.config.World != nil {
 		e = d.config.World.Env(e, signer)
 	}
-	d.node, err = node.New(e, signer, wire.NewVerifier(hash), c, (*nodeEvents)(d))
+	d.node, err = node.New(e, signer, verify, c, (*nodeEvents)(d))
 	if err != nil {
 		return err
 	}
@@ -398,6 +400,10 @@ func (d *Daemon) join(ctx context.Context) error {
 	close(d.joined)
 	return nil
 }
+
+// verifiedEnvelopes bounds the envelopes that a node remembers as valid, of about 500 bytes each: what it has signed itself comes
+// back from its own trees, and what others have signed comes by several ways, mostly within a second.
+const verifiedEnvelopes = 2048
 
 // newRand seeds a private random source.
 func newRand() (*rand.Rand, error) {
@@ -432,7 +438,7 @@ func (d *Daemon) drive(ctx context.Context) error {
 		parts.Go(func() { d.publishing.runHeartbeats(looping) })
 	}
 	parts.Go(func() { d.icons.run(looping) })
-	parts.Go(func() { d.outlets.run(looping, d.server != nil, d.channelList.List) })
+	parts.Go(func() { d.outlets.run(looping, d.server != nil, d.channelList.each) })
 	watching, stopWatching := context.WithCancel(ctx) // ends before the node leaves
 	defer stopWatching()
 	parts.Go(func() { d.status.runJournal(watching) })

@@ -16,7 +16,7 @@ import (
 const healthInterval = 5 * time.Minute
 
 // watchHealth records the health of what the node follows until ctx ends.
-func (r *recorder) watchHealth(ctx context.Context, list func(context.Context) ([]proxy.Channel, error)) {
+func (r *recorder) watchHealth(ctx context.Context, each func(context.Context, func(*proxy.Channel) error) error) {
 	look := time.NewTicker(min(healthInterval, r.network.PollInterval))
 	defer look.Stop()
 	for {
@@ -25,11 +25,7 @@ func (r *recorder) watchHealth(ctx context.Context, list func(context.Context) (
 		case <-ctx.Done():
 			return
 		}
-		channels, err := list(ctx)
-		for i := 0; i < len(channels) && err == nil; i++ {
-			err = r.recordHealth(&channels[i])
-		}
-		if err != nil && ctx.Err() == nil {
+		if err := each(ctx, r.recordHealth); err != nil && ctx.Err() == nil {
 			r.log.Warn("the health of feeds cannot be recorded, next try later", "err", err)
 		}
 	}

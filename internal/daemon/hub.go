@@ -57,7 +57,7 @@ type hubSubscriber struct {
 }
 
 const (
-	hubPrefix = "h" // in the store of news; then the id
+	hubPrefix = "w" // in the store of news, which has other records under other letters; then the id
 
 	// maxHubSubscribers bounds the subscribers. Each costs one request for each change of its feed.
 	maxHubSubscribers = 1000

@@ -328,6 +328,26 @@ func TestSubscriptionsToTheHubEnd(t *testing.T) {
 	}
 }
 
+// A hub that starts again has its subscribers, and takes no other record of the store for one.
+func TestTheHubStartsAgain(t *testing.T) {
+	h, reader := newHubBench(t), newSubscriber(t)
+	h.confirm(t.Context(), proxy.HubRequest{Subscribe: true, Topic: "topic", URL: "https://ferry.example/a", Callback: reader.URL, Lease: time.Hour, From: loopback})
+	journal, err := news.Open(h.disk, time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := journal.RecordHealth(news.Source{URL: "https://ferry.example/a"}, news.Health{Failing: "it does not answer"}); err != nil {
+		t.Fatal(err)
+	}
+	again := newHub(news.NewCourier(journal, slog.New(slog.DiscardHandler)), h.disk, slog.New(slog.DiscardHandler))
+	if err := again.load(); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := again.byID[hubID("topic", reader.URL)]; len(again.byID) != 1 || !ok {
+		t.Errorf("subscribers: %+v", again.byID)
+	}
+}
+
 // A subscriber that renews its subscription keeps it, with the new secret.
 func TestASubscriptionToTheHubIsRenewed(t *testing.T) {
 	h, reader := newHubBench(t), newSubscriber(t)

@@ -35,14 +35,15 @@ const joinTimeout = 5 * time.Second
 type nodeLoop struct {
 	loop    *loop.Loop
 	opened  time.Time
-	joined  chan struct{} // closed when the network is known and the fields below are set
+	found   chan struct{} // closed when the network is known, and the node reads its store
+	joined  chan struct{} // closed when the store has been read, and the fields below are set
 	stopped chan struct{} // closed when the loop has ended
 	network wire.Network
 	node    *node.Node // owned by the loop
 }
 
 func newNodeLoop() *nodeLoop {
-	return &nodeLoop{loop: loop.New(loop.Config{}), opened: time.Now(), joined: make(chan struct{}), stopped: make(chan struct{})}
+	return &nodeLoop{loop: loop.New(loop.Config{}), opened: time.Now(), found: make(chan struct{}), joined: make(chan struct{}), stopped: make(chan struct{})}
 }
 
 // hasJoined reports whether the node knows its network.
@@ -72,8 +73,8 @@ func (n *nodeLoop) do(ctx context.Context, f func()) error {
 	return err
 }
 
-// awaitNetwork waits until the node knows its network. When joinTimeout has passed since the start, it
-// returns [proxy.ErrJoining].
+// awaitNetwork waits until the node knows its network and has read its store. If it does not know the network when joinTimeout
+// has passed since the start, awaitNetwork returns [proxy.ErrJoining].
 func (n *nodeLoop) awaitNetwork(ctx context.Context) error {
 	switch { // the time may be up already
 	case n.hasJoined():
@@ -83,15 +84,20 @@ func (n *nodeLoop) awaitNetwork(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	}
-	select {
-	case <-n.joined:
-		return nil
-	case <-n.stopped:
-		return ErrStopped
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(time.Until(n.opened.Add(joinTimeout))):
-		return proxy.ErrJoining
+	timeout := time.After(time.Until(n.opened.Add(joinTimeout)))
+	for {
+		select {
+		case <-n.joined:
+			return nil
+		case <-n.stopped:
+			return ErrStopped
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-timeout:
+			if !isClosed(n.found) {
+				return proxy.ErrJoining
+			}
+		}
 	}
 }
 

@@ -63,11 +63,12 @@ func (d *Daemon) loadOutlets() error {
 	return cmp.Or(d.hub.load(), d.openMessenger())
 }
 
-// run tells what is new until ctx ends. The hub runs if the node serves readers. list returns what the node follows.
-func (o *outlets) run(ctx context.Context, served bool, list func(context.Context) ([]proxy.Channel, error)) {
+// run tells what is new until ctx ends. The hub runs if the node serves readers. each calls a function with
+// everything that the node follows.
+func (o *outlets) run(ctx context.Context, served bool, each func(context.Context, func(*proxy.Channel) error) error) {
 	var parts sync.WaitGroup
 	parts.Go(func() { o.recorder.run(ctx) })
-	parts.Go(func() { o.recorder.watchHealth(ctx, list) })
+	parts.Go(func() { o.recorder.watchHealth(ctx, each) })
 	parts.Go(func() { o.courier.Run(ctx) })
 	if served {
 		parts.Go(func() { o.hub.run(ctx) })

@@ -93,7 +93,7 @@ func Measure(ctx context.Context, c Config, progress func(what string, done floa
 }
 
 // longestRun bounds the measurement of one number of feeds.
-const longestRun = 30 * time.Minute
+const longestRun = 90 * time.Minute
 
 // measure imports a list into a new node, and starts the node again.
 func (r *Run) measure(ctx context.Context, c Config, o *origin, progress func(float64)) (err error) {

@@ -45,6 +45,7 @@ const (
 	taskCheckAllOwners                  // check all owners after a change of the leaf
 	taskCheckOwners                     // check the owners of a key after an epoch was committed
 	taskHandOverTimeout                 // end a hand-over without progress
+	taskResume                          // lead the next keys that a former run led
 )
 
 // after plans a task and returns its time.

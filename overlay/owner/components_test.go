@@ -109,7 +109,7 @@ var errDisk = errors.New("the disk refuses")
 
 func TestReplicasAreListedByTheirSequencer(t *testing.T) {
 	b := newBench(t)
-	if of := b.replicas.ledBy[signer(0).PeerID()]; len(of) != 1 || of[0] != b.s {
+	if of := b.replicas.ledBy[signer(0).PeerID()]; len(of) != 1 || !of[b.s] {
 		t.Errorf("%d keys are led by this node", len(of))
 	}
 	other := someEpoch(3)

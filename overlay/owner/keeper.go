@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -71,6 +72,7 @@ func (k *keeper) sendHeartbeats(now time.Time) {
 		case !s.notOwnerSince.IsZero() && k.idle(s) && now.Sub(s.notOwnerSince) > forgetDelay:
 			k.forget(s)
 			continue
+		case s.ledBy(k.self): // since a former run; this one is about to lead it again
 		case s.owned:
 			k.suspectSequencer(s, now)
 		case s.notOwnerSince.IsZero() && k.idle(s):
@@ -82,7 +84,7 @@ func (k *keeper) sendHeartbeats(now time.Time) {
 	maps.DeleteFunc(k.ahead, func(p env.PeerID, _ time.Duration) bool { return !k.alive(p) })
 	maps.DeleteFunc(k.listed, func(p env.PeerID, _ map[overlay.ID]bool) bool { return !k.alive(p) })
 	for _, p := range slices.Sorted(maps.Keys(shared)) {
-		count, digest := digestOf(shared[p])
+		count, digest := digestOf(slices.Values(shared[p]))
 		k.send(p, &ownerpb.Message{Body: &ownerpb.Message_Heartbeat{Heartbeat: &ownerpb.Heartbeat{Nonce: k.nextNonce(), Count: count, Digest: digest, ClockMs: k.clockMillis()}}})
 	}
 }
@@ -110,8 +112,8 @@ func (k *keeper) suspectSequencer(s *replica, now time.Time) {
 
 // digestOf returns the number of replicas and the xor of their digests. Two nodes that know the same about the same
 // keys get the same values.
-func digestOf(of []*replica) (count uint32, digest uint64) {
-	for _, s := range of {
+func digestOf(of iter.Seq[*replica]) (count uint32, digest uint64) {
+	for s := range of {
 		count++
 		digest ^= s.digest()
 	}
@@ -137,7 +139,7 @@ func (k *keeper) onHeartbeat(from env.PeerID, m *ownerpb.Heartbeat) {
 		return // the sequencers of owned keys are in the leaf
 	}
 	k.heardClock(from, m.ClockMs)
-	count, digest := digestOf(k.replicas.ledBy[from])
+	count, digest := digestOf(maps.Keys(k.replicas.ledBy[from]))
 	match := count == m.Count && digest == m.Digest
 	if match {
 		k.liveness.matched[from] = k.clock.Now()
@@ -205,7 +207,7 @@ func (k *keeper) onList(from env.PeerID, m *ownerpb.LogList) {
 		return
 	}
 	delete(k.listed, from)
-	for _, s := range slices.Clone(k.replicas.ledBy[from]) {
+	for _, s := range sortedByKey(maps.Keys(k.replicas.ledBy[from])) {
 		if !listed[s.key] {
 			k.puller.pullFrom(s, from) // the sequencer does not list the key any more, and answers with the epoch
 		}

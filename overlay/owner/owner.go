@@ -72,7 +72,8 @@ type Owners struct {
 
 	stats    Stats
 	replicas replicas
-	resumed  bool // the overlay was active once, and resume was called
+	resumed  bool       // the overlay was active once, and resume was called
+	resuming []*replica // those that a former run led, and that this one does not lead yet
 }
 
 // New returns the Owners of a node, with the logs that a former run has stored, and registers it with the overlay. It
@@ -117,7 +118,7 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 		proposer: o.proposer, interval: cfg.HeartbeatInterval, listed: map[env.PeerID]map[overlay.ID]bool{}, weight: app.Weight,
 	}
 	o.puller.finish, o.proposer.commit, o.learner.otherBranch = o.learner.take, o.learner.commit, o.merger.onOtherBranch
-	if err := o.storage.load(verify, e.Clock.Now()); err != nil {
+	if err := o.storage.load(e.Clock.Now()); err != nil {
 		return nil, err
 	}
 	node.Handle(wire.Owner, o)
@@ -151,6 +152,8 @@ func (o *Owners) Run(now time.Time) time.Time {
 			o.membership.checkAllOwners()
 		case t.kind == taskHandOverTimeout:
 			o.departure.timeout(now)
+		case t.kind == taskResume:
+			o.resumeGroup()
 		case s == nil: // the log was forgotten
 		case t.kind == taskCheckOwners:
 			o.membership.checkOwners(s)
@@ -172,16 +175,39 @@ func (o *Owners) Run(now time.Time) time.Time {
 	return o.Next()
 }
 
+// A node that led many keys leads them again in groups, and each resumePause another one, so that its readers get answers
+// meanwhile. A hundred thousand keys take a minute or two.
+const (
+	resumedAtOnce = 64
+	resumePause   = 25 * time.Millisecond
+)
+
 // resume continues the work of a former run: the node leads the keys that it led.
 func (o *Owners) resume() {
 	o.resumed = true
 	for _, s := range o.replicas.all() {
 		o.liveness.heard(s)
 		if s.ledBy(o.self) {
+			o.resuming = append(o.resuming, s)
+		}
+	}
+	o.resumeGroup()
+	o.LeafChanged()
+}
+
+// resumeGroup leads the next keys that a former run led.
+func (o *Owners) resumeGroup() {
+	group := o.resuming[:min(len(o.resuming), resumedAtOnce)]
+	for _, s := range group {
+		if s.ledBy(o.self) && s.leader == nil && o.replicas.byKey[s.key] == s {
 			o.sequencer.becomeLeader(s)
 		}
 	}
-	o.LeafChanged()
+	if o.resuming = o.resuming[len(group):]; len(o.resuming) == 0 {
+		o.resuming = nil
+		return
+	}
+	o.after(resumePause, task{kind: taskResume})
 }
 
 // PeerGone does nothing: owners are members of one leaf, and LeafChanged reports its changes.

@@ -2,6 +2,8 @@ package owner
 
 import (
 	"bytes"
+	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -50,36 +52,13 @@ func (s *replica) commit() *ownerpb.Commit {
 // ledBy reports whether a peer is the sequencer of the epoch in force.
 func (s *replica) ledBy(p env.PeerID) bool { return s.epoch != nil && s.epoch.Sequencer == p }
 
-// A replicaSet holds replicas sorted by key. Unlike a map it has a fixed order, so that messages and simulations do
-// not depend on a random one.
-type replicaSet []*replica
-
-func (r replicaSet) find(key *overlay.ID) (int, bool) {
-	return slices.BinarySearchFunc(r, key, func(s *replica, key *overlay.ID) int { return bytes.Compare(s.key[:], key[:]) })
-}
-
-func (r replicaSet) add(s *replica) replicaSet {
-	i, ok := r.find(&s.key)
-	if ok {
-		return r
-	}
-	return slices.Insert(r, i, s)
-}
-
-func (r replicaSet) remove(s *replica) replicaSet {
-	if i, ok := r.find(&s.key); ok && r[i] == s {
-		return slices.Delete(r, i, i+1)
-	}
-	return r
-}
-
 // A replicas holds the replicas of a node.
 type replicas struct {
 	self    env.PeerID
 	byKey   map[overlay.ID]*replica
-	sorted  replicaSet                // the same replicas, by key
-	ledBy   map[env.PeerID]replicaSet // replicas of owned keys, by sequencer
-	retired map[overlay.ID]*replica   // votes for keys that were forgotten
+	sorted  []*replica                       // the same replicas by key, so that messages and simulations do not depend on a random order; nil: they have changed
+	ledBy   map[env.PeerID]map[*replica]bool // replicas of owned keys, by sequencer
+	retired map[overlay.ID]*replica          // votes for keys that were forgotten
 }
 
 // maxReplicas bounds the keys in which one node takes part. At the bound requests for owners are dropped; a later
@@ -88,7 +67,7 @@ const maxReplicas = 200_000
 
 func newReplicas(self env.PeerID) replicas {
 	return replicas{
-		self: self, byKey: map[overlay.ID]*replica{}, ledBy: map[env.PeerID]replicaSet{}, retired: map[overlay.ID]*replica{},
+		self: self, byKey: map[overlay.ID]*replica{}, ledBy: map[env.PeerID]map[*replica]bool{}, retired: map[overlay.ID]*replica{},
 	}
 }
 
@@ -106,7 +85,16 @@ func (r *replicas) log(key overlay.ID) *keyLog {
 func (r *replicas) full() bool { return len(r.byKey) >= maxReplicas }
 
 // all returns all replicas, sorted by key. They may be removed while the caller walks through them.
-func (r *replicas) all() []*replica { return slices.Clone(r.sorted) }
+func (r *replicas) all() []*replica {
+	if r.sorted == nil {
+		r.sorted = sortedByKey(maps.Values(r.byKey))
+	}
+	return r.sorted
+}
+
+func sortedByKey(of iter.Seq[*replica]) []*replica {
+	return slices.SortedFunc(of, func(a, b *replica) int { return bytes.Compare(a.key[:], b.key[:]) })
+}
 
 // ensure returns the replica of a key, which it makes if there is none.
 func (r *replicas) ensure(key overlay.ID, url string, now time.Time) *replica {
@@ -124,13 +112,13 @@ func (r *replicas) ensure(key overlay.ID, url string, now time.Time) *replica {
 
 func (r *replicas) add(s *replica) {
 	r.byKey[s.key] = s
-	r.sorted = r.sorted.add(s)
+	r.sorted = nil
 	r.setEpoch(s, s.epoch)
 }
 
 func (r *replicas) remove(s *replica) {
 	r.unlist(s)
-	r.sorted = r.sorted.remove(s)
+	r.sorted = nil
 	delete(r.byKey, s.key)
 }
 
@@ -139,7 +127,10 @@ func (r *replicas) setEpoch(s *replica, e *Epoch) {
 	r.unlist(s)
 	s.epoch, s.owned = e, e != nil && e.owns(r.self)
 	if s.owned && r.byKey[s.key] == s {
-		r.ledBy[e.Sequencer] = r.ledBy[e.Sequencer].add(s)
+		if r.ledBy[e.Sequencer] == nil {
+			r.ledBy[e.Sequencer] = map[*replica]bool{}
+		}
+		r.ledBy[e.Sequencer][s] = true
 	}
 }
 
@@ -149,7 +140,7 @@ func (r *replicas) unlist(s *replica) {
 		return
 	}
 	by := s.epoch.Sequencer
-	if r.ledBy[by] = r.ledBy[by].remove(s); len(r.ledBy[by]) == 0 {
+	if delete(r.ledBy[by], s); len(r.ledBy[by]) == 0 {
 		delete(r.ledBy, by)
 	}
 }

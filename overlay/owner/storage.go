@@ -319,11 +319,11 @@ func (s *replica) storeOp() env.Op {
 	return env.Op{Key: replicaKey(s.key), Value: wire.Encode(m)}
 }
 
-// load reads the replicas and logs that a former run has stored. Unreadable records are dropped; they are
-// pulled from other nodes again.
-func (d *storage) load(verify wire.Verifier, now time.Time) error {
+// load reads the replicas and logs that a former run has stored, which had verified their signatures. Unreadable records are
+// dropped; they are pulled from other nodes again.
+func (d *storage) load(now time.Time) error {
 	err := d.store.Range([]byte(replicaPrefix), func(key, value []byte) bool {
-		s, err := openReplica(verify, key, value)
+		s, err := openReplica(wire.Reopener, key, value)
 		if err != nil {
 			d.stats.Damaged++
 			d.log.Warn("log of a feed is unreadable and is pulled from the network again", "err", err)
@@ -341,7 +341,7 @@ func (d *storage) load(verify wire.Verifier, now time.Time) error {
 		return fmt.Errorf("read replicas: %w", err)
 	}
 	err = d.store.Range([]byte(entryPrefix), func(key, value []byte) bool {
-		e, err := OpenEntry(verify, value)
+		e, err := OpenEntry(wire.Reopener, value)
 		if err == nil {
 			if s := d.replicas.byKey[e.Key]; s != nil { // nil: the replica was forgotten between two commits
 				s.log.chain = append(s.log.chain, e)

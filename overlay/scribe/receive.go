@@ -194,7 +194,7 @@ func (s *Scribe) forward(g *group, from *link, id uint64, payload, frame []byte,
 		s.stats.Repeated++
 		return
 	}
-	if age < recentTTL && s.history.keep(g.id, recentMessage{id: id, at: s.clock.Now().Add(-age), frame: frame}) {
+	if !s.alone() && age < recentTTL && s.history.keep(g.id, recentMessage{id: id, at: s.clock.Now().Add(-age), frame: frame}) {
 		s.groups.sweepLater(g)
 	}
 	for i := range g.children {
@@ -206,6 +206,13 @@ func (s *Scribe) forward(g *group, from *link, id uint64, payload, frame []byte,
 		s.stats.Delivered++
 		s.deliver(Delivery{g.id, id, payload})
 	}
+}
+
+// alone reports whether this node knows no other node that could become its child. It then keeps no messages: a node that comes
+// later pulls the log of each feed that it joins.
+func (s *Scribe) alone() bool {
+	leaf := s.node.Leaf()
+	return s.node.State() == overlay.Active && leaf.Len() == 1 && leaf.Depth() == 0 && len(s.links.byPeer) == 0
 }
 
 // onAccept makes the sender the parent. A node that only forwards then offers its children to it.

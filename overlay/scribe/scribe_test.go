@@ -695,11 +695,15 @@ func TestALeapOfTheClockForgetsNoMessage(t *testing.T) {
 }
 
 // The messages kept for late children are bounded, in one group and in all groups that a stranger
-// may invent.
+// may invent. A node that is alone keeps none.
 func TestKeptMessagesAreBounded(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g := l.s.groups.ensure(l.own(0))
 	g.ownWeight = 1
+	if l.s.forward(g, nil, maxRecent+5, nil, make([]byte, 10), 0); len(l.s.history.recent) > 0 {
+		t.Error("a node that is alone keeps messages")
+	}
+	l.members(1, g.id)
 	for id := range uint64(maxRecent + 5) {
 		l.s.forward(g, nil, id, nil, make([]byte, 10), 0)
 	}

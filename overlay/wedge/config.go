@@ -51,9 +51,11 @@ const (
 	maxStandIns = 16
 
 	// maxMemberships bounds the keys in whose trees a node takes part: four times what a node of a
-	// working network needs. Beyond it, Enlist fails, and entries are refused, so that the parents
-	// ask other members.
+	// working network needs. Beyond it, entries are refused, so that the parents ask other members.
 	maxMemberships = 20_000
+	// maxLed bounds them for keys that the node leads itself: as many as it can own. Nobody can lead
+	// these keys in its place, and a node that is alone leads all that it follows. Beyond it, Enlist fails.
+	maxLed = 200_000
 	// outsideShare is the part of maxMemberships that one parent from outside the leaf may fill.
 	// Such a parent is above this node for few keys, a member of the leaf for more than half of
 	// them.

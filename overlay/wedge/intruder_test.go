@@ -187,6 +187,9 @@ func TestFloodsAreBounded(t *testing.T) {
 	if st := l.w.Stats(); st.Records != maxMemberships {
 		t.Errorf("%d memberships", st.Records)
 	}
+	if err := l.w.Enlist(key(1<<25), Order{N: 1, Interval: time.Minute}); err != nil {
+		t.Errorf("what others ask of a node keeps it from polling the keys that it leads: %v", err)
+	}
 }
 
 func answersOf(m map[uint64]wedgepb.Refusal_Kind) (of []wedgepb.Refusal_Kind) {

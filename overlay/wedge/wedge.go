@@ -112,7 +112,7 @@ func (w *Wedge) Enlist(key overlay.ID, o Order) error {
 		return fmt.Errorf("enlist %s: %w: an interval of %v", key.Short(), ErrOrder, o.Interval)
 	case len(o.Payload) > MaxPayload:
 		return fmt.Errorf("enlist %s: %w: payload of %d bytes", key.Short(), ErrOrder, len(o.Payload))
-	case r == nil && len(w.table.active) >= maxMemberships:
+	case r == nil && len(w.table.active) >= maxLed:
 		return fmt.Errorf("enlist %s: %w: the node has %d memberships already", key.Short(), ErrOrder, len(w.table.active))
 	}
 	next := order{key: key, term: o.Term, n: uint32(o.N), digitBits: uint8(o.DigitBits), interval: o.Interval, payload: o.Payload}
