@@ -42,7 +42,7 @@ type discovery struct {
 func (c *crawler) loadHosts() error {
 	c.hosts = &discovery{frontier: newFrontier()}
 	if c.cfg.Discover > 0 {
-		c.hosts.lookAt = c.clock.Now().Add(c.lookInterval()) // it may have asked just before it ended
+		c.hosts.lookAt = c.clock.Now().Add(c.cfg.lookInterval()) // it may have asked just before it ended
 	}
 	var broken error
 	err := c.store.Range([]byte(hostPrefix), func(key, value []byte) bool {
@@ -59,11 +59,11 @@ func (c *crawler) follow(url, home string, articles []*cobra.Article) {
 	}
 	var pages []string
 	site := c.cfg.Rules.Site(url)
-	c.worker.Do(func() { home, pages = c.linksOf(url, home, site, articles) }, func() { c.tellNames(hashOf(site), home, pages) })
+	c.worker.Do(func() { home, pages = linksOf(c.cfg.Rules, url, home, site, articles) }, func() { c.tellNames(hashOf(site), home, pages) })
 }
 
 // linksOf returns the pages of other sites to which articles link, one for each article and host.
-func (c *crawler) linksOf(url, home, site string, articles []*cobra.Article) (start string, pages []string) {
+func linksOf(rules Rules, url, home, site string, articles []*cobra.Article) (start string, pages []string) {
 	if home != "" {
 		start, _ = feed.Resolve(url, home) // one that is no address is none
 	}
@@ -73,7 +73,7 @@ func (c *crawler) linksOf(url, home, site string, articles []*cobra.Article) (st
 		targets := page.Outlinks([]byte(a.HTML[:min(len(a.HTML), maxArticle)]), maxOutlinks)
 		for _, target := range append(targets, a.Link) {
 			address, err := feed.Canonical(target)
-			if err != nil || seen[hostPart(address)] || c.cfg.Rules.Site(address) == site {
+			if err != nil || seen[hostPart(address)] || rules.Site(address) == site {
 				continue
 			}
 			seen[hostPart(address)] = true
@@ -147,7 +147,7 @@ func (c *crawler) discover(now time.Time) (next time.Time) {
 		d.handle = 0 // its answer never came
 	}
 	if !d.lookAt.After(now) {
-		d.lookAt = now.Add(c.lookInterval())
+		d.lookAt = now.Add(c.cfg.lookInterval())
 		if poll := c.cal.Next(); c.out.waiting() == nil && (poll.IsZero() || poll.After(now)) {
 			c.look(now)
 		}
@@ -156,7 +156,7 @@ func (c *crawler) discover(now time.Time) (next time.Time) {
 }
 
 // lookInterval is the time that one request takes from the budget.
-func (c *crawler) lookInterval() time.Duration { return time.Hour / time.Duration(c.cfg.Discover) }
+func (cfg *Config) lookInterval() time.Duration { return time.Hour / time.Duration(cfg.Discover) }
 
 func (c *crawler) writeHosts(then func(error)) {
 	c.hosts.writeAt = c.clock.Now().Add(hostsInterval)
@@ -188,7 +188,7 @@ func (c *crawler) onLook(a env.Answer) {
 	d := c.hosts
 	h, l, found := d.handle, d.asked, d.feed
 	c.stats.Looks += uint64(a.Requests)
-	d.lookAt = later(d.lookAt, d.began.Add(time.Duration(a.Requests)*c.lookInterval()))
+	d.lookAt = later(d.lookAt, d.began.Add(time.Duration(a.Requests)*c.cfg.lookInterval()))
 	var doc *feed.Feed
 	var urls []string
 	c.worker.Do(func() {
@@ -211,14 +211,14 @@ func (c *crawler) onLook(a env.Answer) {
 			l.heldUntil = now.Add(max(heldTime, a.RetryAfter))
 			return
 		case found != nil:
-			c.onFeed(l, found, a, doc)
+			d.onFeed(l, found, a, doc)
 		case a.HasDocument() && hashOf(c.cfg.Rules.Site(a.FinalURL)) != l.own:
 			// It leads to another site. The host may be one that shortens addresses, and says nothing about that site.
 			d.looked(l, nil, now)
 			c.tellNames(l.own, "", []string{a.FinalURL})
 		case doc != nil: // the page is a feed
 			if d.looked(l, []string{a.FinalURL}, now); l.unread() != nil {
-				c.onFeed(l, l.unread(), a, doc)
+				d.onFeed(l, l.unread(), a, doc)
 			}
 		default:
 			d.looked(l, urls, now)
@@ -229,7 +229,7 @@ func (c *crawler) onLook(a env.Answer) {
 
 // onFeed takes the answer for a feed that a page advertises. One that may come back stays, and is not asked for again until its
 // page is.
-func (c *crawler) onFeed(l *lead, found *tierspb.FoundFeed, a env.Answer, doc *feed.Feed) {
+func (d *discovery) onFeed(l *lead, found *tierspb.FoundFeed, a env.Answer, doc *feed.Feed) {
 	url, title, format := found.Url, "", ""
 	switch {
 	case doc != nil:
@@ -240,10 +240,10 @@ func (c *crawler) onFeed(l *lead, found *tierspb.FoundFeed, a env.Answer, doc *f
 		title = string([]rune(title)[:min(len([]rune(title)), maxFeedTitle)])
 	case !a.HasDocument() && !slices.Contains([]int{404, 410}, a.Status) && a.Err != env.ErrRefused && a.Err != env.ErrURL:
 		found.Tried = true
-		c.hosts.changed[l.host] = true
+		d.changed[l.host] = true
 		return
 	}
-	c.hosts.read(l, found, url, title, format)
+	d.read(l, found, url, title, format)
 }
 
 // Candidates returns the feeds that a crawler has found and its list lacks; see BestFirst. Other nodes have none.
