@@ -327,9 +327,12 @@ func TestDamagedFileOfTokens(t *testing.T) {
 	}
 	m = running(t, c)
 	m.awaitMembers(t, 1)
-	if m.CountWatches() != 1 || m.tokens.Searcher(token.Token) != nil || !says(m, tokensFile+damagedFileEnd) || !says(m, "tidings token revoke "+token.ID) {
-		t.Errorf("%d searches; the doctor does not tell of the damage", m.CountWatches())
-	}
+	within(t, awaitTimeout, "the search of the lost token", func() error { // searches are read after the start
+		if m.CountWatches() != 1 || m.tokens.Searcher(token.Token) != nil || !says(m, tokensFile+damagedFileEnd) || !says(m, "tidings token revoke "+token.ID) {
+			return fmt.Errorf("%d searches; the doctor does not tell of the damage", m.CountWatches())
+		}
+		return nil
+	})
 	if another := m.token(t, proxy.SearchToken{}); another.ID == token.ID {
 		t.Error("a new token gets the searches of an old one")
 	}
@@ -341,9 +344,12 @@ func TestDamagedFileOfTokens(t *testing.T) {
 	}
 	m = running(t, c)
 	m.awaitMembers(t, 1)
-	if m.searches(t, token.Token) != 1 || says(m, damagedFileEnd) || says(m, token.ID) {
-		t.Error("the restored file is not used")
-	}
+	within(t, awaitTimeout, "the search of the restored token", func() error {
+		if m.searches(t, token.Token) != 1 || says(m, damagedFileEnd) || says(m, token.ID) {
+			return errors.New("the restored file is not used")
+		}
+		return nil
+	})
 	m.tokens.mu.Lock()
 	m.tokens.drop(m.tokens.byID[token.ID])
 	m.tokens.mu.Unlock()

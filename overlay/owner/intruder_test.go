@@ -293,7 +293,7 @@ type kind func(in *intruder, s *story) *ownerpb.Message
 
 var kinds = []kind{
 	aRequestOwners, aFindOwners, aOwnersFound, aPrepare, aPromise, aSign, aSigned, aCommit, aReplicate, aReplicateAck, aNote,
-	aHeartbeat, aHeartbeatAck, aLogList, aWeightReport, aRetire, aMerge, aPull, anEntries, aChunkRequest, aChunk,
+	aHeartbeat, aHeartbeatAck, aLogList, aWeightReport, aWeightRequest, aRetire, aMerge, aPull, anEntries, aChunkRequest, aChunk,
 }
 
 // tell sends a member the messages of a story.
@@ -474,6 +474,12 @@ func aLogList(in *intruder, s *story) *ownerpb.Message {
 		m.States = append(m.States, &ownerpb.LogState{Key: in.aKey(s), Branch: st.Branch, Number: st.Number, Head: s.number(), Version: s.number()})
 	}
 	return &ownerpb.Message{Body: &ownerpb.Message_LogList{LogList: m}}
+}
+
+func FuzzWeightRequest(f *testing.F) { fuzz(f, aWeightRequest) }
+
+func aWeightRequest(in *intruder, s *story) *ownerpb.Message {
+	return &ownerpb.Message{Body: &ownerpb.Message_WeightRequest{WeightRequest: &ownerpb.WeightRequest{Key: in.aKey(s)}}}
 }
 
 func FuzzWeightReport(f *testing.F) { fuzz(f, aWeightReport) }

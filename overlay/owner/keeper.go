@@ -55,6 +55,7 @@ func (k *keeper) sendHeartbeats(now time.Time) {
 		case s.leader != nil:
 			k.sequencer.checkAcks(s, k.liveness.lease)
 			k.checkOwners(s) // in case a change was missed
+			k.askWeight(s, now)
 			if k.outsideLeaf(s.key) {
 				// The owners in the key's own leaf would have taken over by now if they knew of this branch.
 				// An empty log has nothing to merge, so it ends. The root hears of any other log.
@@ -307,6 +308,24 @@ func (k *keeper) onWeightReport(from env.PeerID, m *ownerpb.WeightReport) {
 		return
 	}
 	s.readers.weight, s.readers.weightAt = int(m.Weight), k.clock.Now()
+}
+
+// askWeight asks the root of a key's tree how many clients that has, if it has not said so for most of a lease. A root that is
+// left out of the owners keeps no replica, and would not say it by itself.
+func (k *keeper) askWeight(s *replica, now time.Time) {
+	if now.Sub(s.readers.weightAt) < k.liveness.lease*3/4 || k.node.IsRoot(s.key) {
+		return
+	}
+	if near := k.node.Leaf().NearestN(s.key, 1); len(near) > 0 {
+		k.send(near[0].Peer.ID, &ownerpb.Message{Body: &ownerpb.Message_WeightRequest{WeightRequest: &ownerpb.WeightRequest{Key: s.key[:]}}})
+	}
+}
+
+func (k *keeper) onWeightRequest(from env.PeerID, m *ownerpb.WeightRequest) {
+	key := overlay.ID(m.Key)
+	if weight, ok := k.weight(key); k.alive(from) && (ok || k.node.IsRoot(key)) {
+		k.send(from, &ownerpb.Message{Body: &ownerpb.Message_WeightReport{WeightReport: &ownerpb.WeightReport{Key: m.Key, Weight: uint32(weight)}}})
+	}
 }
 
 // forget drops a replica and its log. Its votes stay in the store, because a forgotten vote could be given

@@ -81,6 +81,8 @@ func brokenBound(m *ownerpb.Message) string {
 		return nameUnless(ok, "log list")
 	case *ownerpb.Message_WeightReport:
 		return nameUnless(isKey(b.WeightReport.Key) && b.WeightReport.Weight < 1<<31, "weight report")
+	case *ownerpb.Message_WeightRequest:
+		return nameUnless(isKey(b.WeightRequest.Key), "weight request")
 	case *ownerpb.Message_Retire:
 		return nameUnless(isKey(b.Retire.Key), "retire")
 	case *ownerpb.Message_Merge:

@@ -257,6 +257,8 @@ func (o *Owners) receive(from env.PeerID, m *ownerpb.Message) error {
 		o.keeper.onList(from, b.LogList)
 	case *ownerpb.Message_WeightReport:
 		o.keeper.onWeightReport(from, b.WeightReport)
+	case *ownerpb.Message_WeightRequest:
+		o.keeper.onWeightRequest(from, b.WeightRequest)
 	case *ownerpb.Message_Retire:
 		o.keeper.onRetire(from, b.Retire)
 	case *ownerpb.Message_Merge:

@@ -44,6 +44,7 @@ type Message struct {
 	//	*Message_HeartbeatAck
 	//	*Message_LogList
 	//	*Message_WeightReport
+	//	*Message_WeightRequest
 	//	*Message_Merge
 	//	*Message_Retire
 	//	*Message_Pull
@@ -227,6 +228,15 @@ func (x *Message) GetWeightReport() *WeightReport {
 	return nil
 }
 
+func (x *Message) GetWeightRequest() *WeightRequest {
+	if x != nil {
+		if x, ok := x.Body.(*Message_WeightRequest); ok {
+			return x.WeightRequest
+		}
+	}
+	return nil
+}
+
 func (x *Message) GetMerge() *Merge {
 	if x != nil {
 		if x, ok := x.Body.(*Message_Merge); ok {
@@ -349,6 +359,10 @@ type Message_WeightReport struct {
 	WeightReport *WeightReport `protobuf:"bytes,15,opt,name=weight_report,json=weightReport,proto3,oneof"`
 }
 
+type Message_WeightRequest struct {
+	WeightRequest *WeightRequest `protobuf:"bytes,22,opt,name=weight_request,json=weightRequest,proto3,oneof"`
+}
+
 type Message_Merge struct {
 	Merge *Merge `protobuf:"bytes,16,opt,name=merge,proto3,oneof"`
 }
@@ -403,6 +417,8 @@ func (*Message_HeartbeatAck) isMessage_Body() {}
 func (*Message_LogList) isMessage_Body() {}
 
 func (*Message_WeightReport) isMessage_Body() {}
+
+func (*Message_WeightRequest) isMessage_Body() {}
 
 func (*Message_Merge) isMessage_Body() {}
 
@@ -1835,6 +1851,51 @@ func (x *WeightReport) GetWeight() uint32 {
 	return 0
 }
 
+// WeightRequest asks the root of the key's tree for a report.
+type WeightRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WeightRequest) Reset() {
+	*x = WeightRequest{}
+	mi := &file_owner_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WeightRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WeightRequest) ProtoMessage() {}
+
+func (x *WeightRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_owner_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WeightRequest.ProtoReflect.Descriptor instead.
+func (*WeightRequest) Descriptor() ([]byte, []int) {
+	return file_owner_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *WeightRequest) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
 // Retire ends a log that had no readers for a day.
 type Retire struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1847,7 +1908,7 @@ type Retire struct {
 
 func (x *Retire) Reset() {
 	*x = Retire{}
-	mi := &file_owner_proto_msgTypes[21]
+	mi := &file_owner_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +1920,7 @@ func (x *Retire) String() string {
 func (*Retire) ProtoMessage() {}
 
 func (x *Retire) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[21]
+	mi := &file_owner_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +1933,7 @@ func (x *Retire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retire.ProtoReflect.Descriptor instead.
 func (*Retire) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{21}
+	return file_owner_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Retire) GetKey() []byte {
@@ -1909,7 +1970,7 @@ type Merge struct {
 
 func (x *Merge) Reset() {
 	*x = Merge{}
-	mi := &file_owner_proto_msgTypes[22]
+	mi := &file_owner_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +1982,7 @@ func (x *Merge) String() string {
 func (*Merge) ProtoMessage() {}
 
 func (x *Merge) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[22]
+	mi := &file_owner_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +1995,7 @@ func (x *Merge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Merge.ProtoReflect.Descriptor instead.
 func (*Merge) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{22}
+	return file_owner_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Merge) GetEpoch() *Epoch {
@@ -1970,7 +2031,7 @@ type Pull struct {
 
 func (x *Pull) Reset() {
 	*x = Pull{}
-	mi := &file_owner_proto_msgTypes[23]
+	mi := &file_owner_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1982,7 +2043,7 @@ func (x *Pull) String() string {
 func (*Pull) ProtoMessage() {}
 
 func (x *Pull) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[23]
+	mi := &file_owner_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1995,7 +2056,7 @@ func (x *Pull) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pull.ProtoReflect.Descriptor instead.
 func (*Pull) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{23}
+	return file_owner_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Pull) GetKey() []byte {
@@ -2037,7 +2098,7 @@ type Entries struct {
 
 func (x *Entries) Reset() {
 	*x = Entries{}
-	mi := &file_owner_proto_msgTypes[24]
+	mi := &file_owner_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2049,7 +2110,7 @@ func (x *Entries) String() string {
 func (*Entries) ProtoMessage() {}
 
 func (x *Entries) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[24]
+	mi := &file_owner_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2123,7 @@ func (x *Entries) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entries.ProtoReflect.Descriptor instead.
 func (*Entries) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{24}
+	return file_owner_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Entries) GetKey() []byte {
@@ -2140,7 +2201,7 @@ type LogEntry struct {
 
 func (x *LogEntry) Reset() {
 	*x = LogEntry{}
-	mi := &file_owner_proto_msgTypes[25]
+	mi := &file_owner_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2152,7 +2213,7 @@ func (x *LogEntry) String() string {
 func (*LogEntry) ProtoMessage() {}
 
 func (x *LogEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[25]
+	mi := &file_owner_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2165,7 +2226,7 @@ func (x *LogEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
 func (*LogEntry) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{25}
+	return file_owner_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LogEntry) GetEntry() []byte {
@@ -2201,7 +2262,7 @@ type ChunkRequest struct {
 
 func (x *ChunkRequest) Reset() {
 	*x = ChunkRequest{}
-	mi := &file_owner_proto_msgTypes[26]
+	mi := &file_owner_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2213,7 +2274,7 @@ func (x *ChunkRequest) String() string {
 func (*ChunkRequest) ProtoMessage() {}
 
 func (x *ChunkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[26]
+	mi := &file_owner_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2226,7 +2287,7 @@ func (x *ChunkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChunkRequest.ProtoReflect.Descriptor instead.
 func (*ChunkRequest) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{26}
+	return file_owner_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ChunkRequest) GetKey() []byte {
@@ -2263,7 +2324,7 @@ type Chunk struct {
 
 func (x *Chunk) Reset() {
 	*x = Chunk{}
-	mi := &file_owner_proto_msgTypes[27]
+	mi := &file_owner_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2336,7 @@ func (x *Chunk) String() string {
 func (*Chunk) ProtoMessage() {}
 
 func (x *Chunk) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[27]
+	mi := &file_owner_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2349,7 @@ func (x *Chunk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
 func (*Chunk) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{27}
+	return file_owner_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Chunk) GetKey() []byte {
@@ -2336,7 +2397,7 @@ type Replica struct {
 
 func (x *Replica) Reset() {
 	*x = Replica{}
-	mi := &file_owner_proto_msgTypes[28]
+	mi := &file_owner_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2348,7 +2409,7 @@ func (x *Replica) String() string {
 func (*Replica) ProtoMessage() {}
 
 func (x *Replica) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[28]
+	mi := &file_owner_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2361,7 +2422,7 @@ func (x *Replica) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replica.ProtoReflect.Descriptor instead.
 func (*Replica) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{28}
+	return file_owner_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Replica) GetUrl() string {
@@ -2433,7 +2494,7 @@ type Vote struct {
 
 func (x *Vote) Reset() {
 	*x = Vote{}
-	mi := &file_owner_proto_msgTypes[29]
+	mi := &file_owner_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +2506,7 @@ func (x *Vote) String() string {
 func (*Vote) ProtoMessage() {}
 
 func (x *Vote) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[29]
+	mi := &file_owner_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +2519,7 @@ func (x *Vote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Vote.ProtoReflect.Descriptor instead.
 func (*Vote) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{29}
+	return file_owner_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Vote) GetBranch() uint64 {
@@ -2493,7 +2554,7 @@ var File_owner_proto protoreflect.FileDescriptor
 
 const file_owner_proto_rawDesc = "" +
 	"\n" +
-	"\vowner.proto\x12\rtidings.owner\"\x9c\t\n" +
+	"\vowner.proto\x12\rtidings.owner\"\xe3\t\n" +
 	"\aMessage\x12E\n" +
 	"\x0erequest_owners\x18\x01 \x01(\v2\x1c.tidings.owner.RequestOwnersH\x00R\rrequestOwners\x12<\n" +
 	"\vfind_owners\x18\x02 \x01(\v2\x19.tidings.owner.FindOwnersH\x00R\n" +
@@ -2511,7 +2572,8 @@ const file_owner_proto_rawDesc = "" +
 	"\theartbeat\x18\f \x01(\v2\x18.tidings.owner.HeartbeatH\x00R\theartbeat\x12B\n" +
 	"\rheartbeat_ack\x18\r \x01(\v2\x1b.tidings.owner.HeartbeatAckH\x00R\fheartbeatAck\x123\n" +
 	"\blog_list\x18\x0e \x01(\v2\x16.tidings.owner.LogListH\x00R\alogList\x12B\n" +
-	"\rweight_report\x18\x0f \x01(\v2\x1b.tidings.owner.WeightReportH\x00R\fweightReport\x12,\n" +
+	"\rweight_report\x18\x0f \x01(\v2\x1b.tidings.owner.WeightReportH\x00R\fweightReport\x12E\n" +
+	"\x0eweight_request\x18\x16 \x01(\v2\x1c.tidings.owner.WeightRequestH\x00R\rweightRequest\x12,\n" +
 	"\x05merge\x18\x10 \x01(\v2\x14.tidings.owner.MergeH\x00R\x05merge\x12/\n" +
 	"\x06retire\x18\x15 \x01(\v2\x15.tidings.owner.RetireH\x00R\x06retire\x12)\n" +
 	"\x04pull\x18\x11 \x01(\v2\x13.tidings.owner.PullH\x00R\x04pull\x122\n" +
@@ -2631,7 +2693,9 @@ const file_owner_proto_rawDesc = "" +
 	"\aversion\x18\x05 \x01(\x06R\aversion\"8\n" +
 	"\fWeightReport\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
-	"\x06weight\x18\x02 \x01(\rR\x06weight\"J\n" +
+	"\x06weight\x18\x02 \x01(\rR\x06weight\"!\n" +
+	"\rWeightRequest\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\"J\n" +
 	"\x06Retire\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
 	"\x06branch\x18\x02 \x01(\x06R\x06branch\x12\x16\n" +
@@ -2694,7 +2758,7 @@ func file_owner_proto_rawDescGZIP() []byte {
 	return file_owner_proto_rawDescData
 }
 
-var file_owner_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_owner_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_owner_proto_goTypes = []any{
 	(*Message)(nil),        // 0: tidings.owner.Message
 	(*Position)(nil),       // 1: tidings.owner.Position
@@ -2717,15 +2781,16 @@ var file_owner_proto_goTypes = []any{
 	(*LogList)(nil),        // 18: tidings.owner.LogList
 	(*LogState)(nil),       // 19: tidings.owner.LogState
 	(*WeightReport)(nil),   // 20: tidings.owner.WeightReport
-	(*Retire)(nil),         // 21: tidings.owner.Retire
-	(*Merge)(nil),          // 22: tidings.owner.Merge
-	(*Pull)(nil),           // 23: tidings.owner.Pull
-	(*Entries)(nil),        // 24: tidings.owner.Entries
-	(*LogEntry)(nil),       // 25: tidings.owner.LogEntry
-	(*ChunkRequest)(nil),   // 26: tidings.owner.ChunkRequest
-	(*Chunk)(nil),          // 27: tidings.owner.Chunk
-	(*Replica)(nil),        // 28: tidings.owner.Replica
-	(*Vote)(nil),           // 29: tidings.owner.Vote
+	(*WeightRequest)(nil),  // 21: tidings.owner.WeightRequest
+	(*Retire)(nil),         // 22: tidings.owner.Retire
+	(*Merge)(nil),          // 23: tidings.owner.Merge
+	(*Pull)(nil),           // 24: tidings.owner.Pull
+	(*Entries)(nil),        // 25: tidings.owner.Entries
+	(*LogEntry)(nil),       // 26: tidings.owner.LogEntry
+	(*ChunkRequest)(nil),   // 27: tidings.owner.ChunkRequest
+	(*Chunk)(nil),          // 28: tidings.owner.Chunk
+	(*Replica)(nil),        // 29: tidings.owner.Replica
+	(*Vote)(nil),           // 30: tidings.owner.Vote
 }
 var file_owner_proto_depIdxs = []int32{
 	5,  // 0: tidings.owner.Message.request_owners:type_name -> tidings.owner.RequestOwners
@@ -2743,31 +2808,32 @@ var file_owner_proto_depIdxs = []int32{
 	17, // 12: tidings.owner.Message.heartbeat_ack:type_name -> tidings.owner.HeartbeatAck
 	18, // 13: tidings.owner.Message.log_list:type_name -> tidings.owner.LogList
 	20, // 14: tidings.owner.Message.weight_report:type_name -> tidings.owner.WeightReport
-	22, // 15: tidings.owner.Message.merge:type_name -> tidings.owner.Merge
-	21, // 16: tidings.owner.Message.retire:type_name -> tidings.owner.Retire
-	23, // 17: tidings.owner.Message.pull:type_name -> tidings.owner.Pull
-	24, // 18: tidings.owner.Message.entries:type_name -> tidings.owner.Entries
-	26, // 19: tidings.owner.Message.chunk_request:type_name -> tidings.owner.ChunkRequest
-	27, // 20: tidings.owner.Message.chunk:type_name -> tidings.owner.Chunk
-	1,  // 21: tidings.owner.EntryStatement.position:type_name -> tidings.owner.Position
-	1,  // 22: tidings.owner.EpochStatement.after:type_name -> tidings.owner.Position
-	4,  // 23: tidings.owner.OwnersFound.epoch:type_name -> tidings.owner.Epoch
-	4,  // 24: tidings.owner.Promise.epoch:type_name -> tidings.owner.Epoch
-	4,  // 25: tidings.owner.Promise.undecided:type_name -> tidings.owner.Epoch
-	4,  // 26: tidings.owner.Commit.epoch:type_name -> tidings.owner.Epoch
-	19, // 27: tidings.owner.LogList.states:type_name -> tidings.owner.LogState
-	4,  // 28: tidings.owner.Merge.epoch:type_name -> tidings.owner.Epoch
-	4,  // 29: tidings.owner.Entries.epoch:type_name -> tidings.owner.Epoch
-	25, // 30: tidings.owner.Entries.entries:type_name -> tidings.owner.LogEntry
-	4,  // 31: tidings.owner.Replica.epoch:type_name -> tidings.owner.Epoch
-	4,  // 32: tidings.owner.Replica.undecided:type_name -> tidings.owner.Epoch
-	29, // 33: tidings.owner.Replica.promised:type_name -> tidings.owner.Vote
-	29, // 34: tidings.owner.Replica.signed:type_name -> tidings.owner.Vote
-	35, // [35:35] is the sub-list for method output_type
-	35, // [35:35] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	21, // 15: tidings.owner.Message.weight_request:type_name -> tidings.owner.WeightRequest
+	23, // 16: tidings.owner.Message.merge:type_name -> tidings.owner.Merge
+	22, // 17: tidings.owner.Message.retire:type_name -> tidings.owner.Retire
+	24, // 18: tidings.owner.Message.pull:type_name -> tidings.owner.Pull
+	25, // 19: tidings.owner.Message.entries:type_name -> tidings.owner.Entries
+	27, // 20: tidings.owner.Message.chunk_request:type_name -> tidings.owner.ChunkRequest
+	28, // 21: tidings.owner.Message.chunk:type_name -> tidings.owner.Chunk
+	1,  // 22: tidings.owner.EntryStatement.position:type_name -> tidings.owner.Position
+	1,  // 23: tidings.owner.EpochStatement.after:type_name -> tidings.owner.Position
+	4,  // 24: tidings.owner.OwnersFound.epoch:type_name -> tidings.owner.Epoch
+	4,  // 25: tidings.owner.Promise.epoch:type_name -> tidings.owner.Epoch
+	4,  // 26: tidings.owner.Promise.undecided:type_name -> tidings.owner.Epoch
+	4,  // 27: tidings.owner.Commit.epoch:type_name -> tidings.owner.Epoch
+	19, // 28: tidings.owner.LogList.states:type_name -> tidings.owner.LogState
+	4,  // 29: tidings.owner.Merge.epoch:type_name -> tidings.owner.Epoch
+	4,  // 30: tidings.owner.Entries.epoch:type_name -> tidings.owner.Epoch
+	26, // 31: tidings.owner.Entries.entries:type_name -> tidings.owner.LogEntry
+	4,  // 32: tidings.owner.Replica.epoch:type_name -> tidings.owner.Epoch
+	4,  // 33: tidings.owner.Replica.undecided:type_name -> tidings.owner.Epoch
+	30, // 34: tidings.owner.Replica.promised:type_name -> tidings.owner.Vote
+	30, // 35: tidings.owner.Replica.signed:type_name -> tidings.owner.Vote
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_owner_proto_init() }
@@ -2791,6 +2857,7 @@ func file_owner_proto_init() {
 		(*Message_HeartbeatAck)(nil),
 		(*Message_LogList)(nil),
 		(*Message_WeightReport)(nil),
+		(*Message_WeightRequest)(nil),
 		(*Message_Merge)(nil),
 		(*Message_Retire)(nil),
 		(*Message_Pull)(nil),
@@ -2804,7 +2871,7 @@ func file_owner_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_owner_proto_rawDesc), len(file_owner_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
