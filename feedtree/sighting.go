@@ -46,7 +46,7 @@ type sightRecord struct {
 	judging bool       // of a page: wanted changes are being compared with it
 	judged  judgement  // of a page: the last comparison
 	doubted bool       // the next document is to be compared with the log, because another owner doubts the sequencer
-	fetched uint64     // head of the log when the document was fetched
+	fetched uint64     // head of the log when the document was fetched, or the origin said that it has not changed
 	head    uint64     // head of the log when it was last checked
 }
 
@@ -209,7 +209,7 @@ func (r *sightRecord) expire(now time.Time, life time.Duration) {
 // unchanged handles the answer of the origin that the document which this node fetched last has not changed.
 func (ws *witnesses) unchanged(key overlay.ID, url string) {
 	if r := ws.records[key]; r != nil && !r.at.IsZero() {
-		r.at = ws.clock.Now()
+		r.at, r.fetched = ws.clock.Now(), ws.logHead(key)
 		ws.answer(key, url, r)
 		ws.contest(key, url, r)
 	}
