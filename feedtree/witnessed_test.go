@@ -221,3 +221,17 @@ func TestOldSightingsDoNotAnswer(t *testing.T) {
 		}
 	}
 }
+
+// An owner that hears from the origin that a document has not changed compares the next one with the log of that time. The
+// log has grown since the last change, because entries of that change follow, so an older head would hide that the
+// sequencer appends nothing more.
+func TestADocumentThatStaysIsSeenAgain(t *testing.T) {
+	b := newBench(t)
+	ws := &witnesses{common: b.common, records: map[overlay.ID]*sightRecord{}, contest: func(overlay.ID, string, *sightRecord) {}}
+	r := ws.record(key)
+	r.at, r.fetched = b.now, ws.logHead(key)+1
+	b.now = b.now.Add(time.Minute)
+	if ws.unchanged(key, benchURL); r.fetched != ws.logHead(key) || !r.at.Equal(b.now) {
+		t.Errorf("fetched at %v, when the log ended with %d; it ends with %d", r.at, r.fetched, ws.logHead(key))
+	}
+}
