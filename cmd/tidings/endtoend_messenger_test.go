@@ -189,7 +189,7 @@ func (p *prosody) join(account string, program ...string) *chatter {
 			p.t.Logf("%s heard %q\n%s", account, c.heard(), errors)
 		}
 	})
-	c.await("ready")
+	c.awaitFor(3*timeout, "ready") // a client takes long to start while packages are compiled
 	return c
 }
 
@@ -213,9 +213,14 @@ func (c *chatter) heard() []chatMessage {
 }
 
 // await waits for a message that contains a text, and returns it.
-func (c *chatter) await(text string) (found chatMessage) {
+func (c *chatter) await(text string) chatMessage {
 	c.t.Helper()
-	eventually(c.t, timeout, "a message with "+text, func() error {
+	return c.awaitFor(timeout, text)
+}
+
+func (c *chatter) awaitFor(limit time.Duration, text string) (found chatMessage) {
+	c.t.Helper()
+	eventually(c.t, limit, "a message with "+text, func() error {
 		got := c.heard()
 		for _, m := range slices.Backward(got) {
 			if strings.Contains(m.Body, text) {
