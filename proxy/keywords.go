@@ -261,7 +261,11 @@ type WatchResponse struct {
 // watchScope returns a WatchResponse for some subscriptions, with the articles that they cover.
 func (s *Server) watchScope(ctx context.Context, watches []Watch) (WatchResponse, error) {
 	w := WatchResponse{Watches: watches, Total: s.config.Keywords.CountWatches(), Scope: locale.Say("all feeds and pages of the network"), MaxArticles: s.config.MaxArticles, Shortage: s.config.Keywords.Shortage()}
-	if s.config.Filter {
+	switch {
+	case s.config.HostingCentre:
+		w.Scope = locale.Say("all feeds that the crawlers of the hosting centre poll")
+		return w, nil
+	case s.config.Filter:
 		return w, nil
 	}
 	channels, err := s.subs.List(ctx)

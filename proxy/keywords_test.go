@@ -337,3 +337,12 @@ func TestThePageOfKeywords(t *testing.T) {
 		t.Error(status, text)
 	}
 }
+
+// Searches at a node of a hosting centre cover what its crawlers poll, whether or not the node has subscriptions.
+func TestSearchesOfAHostingCentre(t *testing.T) {
+	b := newTestServer(t, func(c *Config) { c.Keywords, c.HostingCentre = &memoryKeywords{}, true })
+	var answer WatchResponse
+	if status := b.call("POST", "watch", `{"query":"solar"}`, &answer); status != 200 || answer.ScopeEmpty || !strings.Contains(answer.Scope.String(), "that the crawlers of the hosting centre poll") {
+		t.Errorf("%d: %+v", status, answer)
+	}
+}

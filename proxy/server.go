@@ -76,6 +76,8 @@ type Config struct {
 	Icon func(ctx context.Context, url string) (body []byte, mediaType string, ok bool)
 	// Filter says that keyword subscriptions cover the articles of all channels of the network. Default false.
 	Filter bool
+	// HostingCentre says that the node is part of one: keyword subscriptions cover what its crawlers poll. Default false.
+	HostingCentre bool
 	// MaxArticles is the size of a keyword feed in articles, at least 1. Default 10. Readers fetch more bytes with a
 	// greater one.
 	MaxArticles int

@@ -84,7 +84,7 @@ func startCentre(t *testing.T, whenFull string) *hostingCentre {
 		}
 		return nil
 	}
-	if err := c.apply(exitFailed, "7 of 7 nodes do not run as planned"); err != nil {
+	if err := c.apply(exitFailed, "do not run as planned: 7 of 7"); err != nil {
 		t.Error(err)
 	}
 	for _, n := range plan.Nodes {

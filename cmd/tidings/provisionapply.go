@@ -72,9 +72,6 @@ func (c *applyCommand) Run(ctx context.Context, s streams) error {
 		if other, twice := names[id]; twice {
 			return fmt.Errorf("provision apply: %s: %s and %s have the same id in their \"peer\": give each node its own", c.Plan, other, n.Name)
 		}
-		if _, twice := ids[n.Name]; twice {
-			return fmt.Errorf("provision apply: %s: two nodes have the name %q: give each its own", c.Plan, n.Name)
-		}
 		ids[n.Name], names[id] = id, n.Name
 		if n.Name != filepath.Base(n.Name) {
 			return fmt.Errorf("provision apply: %s: %q cannot be the name of a file; rename the node", c.Plan, n.Name)
@@ -99,8 +96,8 @@ func (c *applyCommand) Run(ctx context.Context, s streams) error {
 		return err
 	}
 	if different > 0 {
-		return fmt.Errorf("provision apply: %d of %s not run as planned: copy %s to them, and start them with tidings run --config NAME.toml",
-			different, proxy.Plural(len(plan.Nodes), "node does", "nodes do"), c.Dir)
+		return fmt.Errorf("provision apply: nodes that do not run as planned: %d of %d; copy the files in %s to them, and start those that are down with tidings run --config NAME.toml",
+			different, len(plan.Nodes), c.Dir)
 	}
 	return nil
 }
@@ -115,6 +112,9 @@ func readTopology(file string) (plan provision.Topology, raw []byte, err error) 
 	}
 	if len(plan.Nodes) == 0 {
 		return plan, nil, fmt.Errorf("%s has no nodes; write another one with tidings provision --json", file)
+	}
+	if err := plan.Validate(); err != nil {
+		return plan, nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return plan, raw, nil
 }

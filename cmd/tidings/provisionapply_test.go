@@ -91,6 +91,7 @@ func TestProvisionApply(t *testing.T) {
 	is(exitFailed, "runs another plan, as filter-1-1", crawler, filter)
 	filter.Role = provision.Reflector
 	is(exitFailed, "runs another role: filter", filter)
+	crawler.Links = nil
 	is(exitFailed, "which is not in the plan", crawler)
 	config, err := os.ReadFile(filepath.Join(dir, "crawler-1.toml"))
 	for _, want := range []string{`listen = ["/ip4/0.0.0.0/udp/4801/quic-v1", "/ip4/0.0.0.0/tcp/4801"]`, "discover = 0\n"} {

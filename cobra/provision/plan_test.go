@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -86,6 +87,9 @@ func TestTopologiesAreConsistent(t *testing.T) {
 			}
 			continue
 		}
+		if err := plan.Validate(); err != nil {
+			t.Errorf("%v: %v", load, err)
+		}
 		feeds, subscriptions, reached := 0, 0, map[string]bool{}
 		for _, n := range plan.Nodes {
 			switch n.Role {
@@ -131,6 +135,44 @@ func TestUnresolvableViolations(t *testing.T) {
 	for _, load := range []Load{{0, 1}, {1, 0}, {math.NaN(), 1}, {1, math.Inf(1)}} {
 		if _, err := Plan(load, paperNodes, Paper()); err == nil {
 			t.Errorf("%v is planned", load)
+		}
+	}
+}
+
+// TestTopologiesThatMissFeeds: what plans say is valid, and a topology that was changed by hand is refused if a node of it could not
+// run or if a search would miss articles.
+func TestTopologiesThatMissFeeds(t *testing.T) {
+	filters := func(out int, names ...string) Topology {
+		t := Topology{OutFilters: out, Nodes: []Node{{Name: "c", Role: Crawler, Links: names}}}
+		for i, name := range names {
+			t.Nodes = append(t.Nodes, Node{Name: name, Role: Filter, Links: []string{fmt.Sprint("r", i)}}, Node{Name: fmt.Sprint("r", i), Role: Reflector})
+		}
+		return t
+	}
+	good := filters(3, "f1", "f2", "f3") // three filters that divide the searches, one for each reflector
+	if err := good.Validate(); err != nil {
+		t.Error(err)
+	}
+	alone := Topology{Nodes: []Node{{Name: "c", Role: Crawler}}}
+	if err := alone.Validate(); err != nil {
+		t.Error(err)
+	}
+	for want, change := range map[string]func(t *Topology){
+		"r0 is linked with 1 of 3":   func(t *Topology) { t.OutFilters = 1 }, // three that divide the feeds
+		"c is linked with 2 of 3":    func(t *Topology) { t.Nodes[0].Links = []string{"f1", "f2"} },
+		"not in_filters":             func(t *Topology) { t.OutFilters = 2 },
+		"in_filters (2)":             func(t *Topology) { t.InFilters = 2 },
+		"r2 is linked with no":       func(t *Topology) { t.Nodes[5].Links = nil },
+		"from f1 to \"f2\"":          func(t *Topology) { t.Nodes[1].Links = []string{"f2"} },
+		"from c to \"f9\"":           func(t *Topology) { t.Nodes[0].Links[0] = "f9" },
+		"from r0 to \"f1\"":          func(t *Topology) { t.Nodes[2].Links = []string{"f1"} },
+		"the role of f1 is \"filt\"": func(t *Topology) { t.Nodes[1].Role = "filt" },
+		"the name \"f2\"":            func(t *Topology) { t.Nodes[1].Name = "f2" },
+	} {
+		wrong := filters(3, "f1", "f2", "f3")
+		change(&wrong)
+		if err := wrong.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -109,6 +110,69 @@ func part(whole, n, i int) int { return whole*(i+1)/n - whole*i/n }
 
 // overlap reports whether the i-th of n equal parts and the j-th of m equal parts overlap.
 func overlap(i, n, j, m int) bool { return i*m < (j+1)*n && j*n < (i+1)*m }
+
+// Validate returns an error if nodes cannot run the topology, or if searches would miss feeds: filters stand in the order of their
+// in-replicas, each of OutFilters filters, and every reflector is to get the articles of all in-replicas.
+func (t *Topology) Validate() error {
+	next := map[string]string{Crawler: Filter, Filter: Reflector}
+	byName, filters, place := map[string]*Node{}, []*Node{}, map[string]int{}
+	for i := range t.Nodes {
+		n := &t.Nodes[i]
+		switch {
+		case n.Role != Crawler && n.Role != Filter && n.Role != Reflector:
+			return fmt.Errorf("topology: the role of %s is %q: give %s, %s or %s", n.Name, n.Role, Crawler, Filter, Reflector)
+		case byName[n.Name] != nil:
+			return fmt.Errorf("topology: two nodes have the name %q: give each its own", n.Name)
+		case n.Role == Filter:
+			place[n.Name] = len(filters)
+			filters = append(filters, n)
+		}
+		byName[n.Name] = n
+	}
+	outs := max(1, t.OutFilters)
+	ins := len(filters) / outs
+	if len(filters) != ins*outs || t.InFilters != 0 && t.InFilters != ins {
+		return fmt.Errorf("topology: there are %d filters, which are not in_filters (%d) times out_filters (%d): correct these numbers", len(filters), t.InFilters, t.OutFilters)
+	}
+	type pair struct {
+		node string
+		part int // an out-replica of a reflector, an in-replica of a crawler
+	}
+	has := map[pair]int{} // filters of the part that are linked with the node
+	for _, n := range t.Nodes {
+		for _, name := range n.Links {
+			to := byName[name]
+			switch {
+			case to == nil || to.Role != next[n.Role]:
+				return fmt.Errorf("topology: the link from %s to %q does not lead to a %s", n.Name, name, cmp.Or(next[n.Role], "node to which it could send"))
+			case n.Role == Crawler:
+				has[pair{n.Name, place[name] / outs}]++
+			default:
+				has[pair{name, place[n.Name] % outs}]++
+			}
+		}
+	}
+	for _, n := range t.Nodes {
+		wanted, parts, linked := ins, outs, 0
+		if n.Role == Crawler {
+			wanted, parts = outs, ins
+		}
+		for part := range parts {
+			switch count := has[pair{n.Name, part}]; count {
+			case 0:
+			case wanted:
+				linked++
+			default:
+				return fmt.Errorf("topology: %s is linked with %d of %d filters that divide what it needs, so searches would miss articles: correct the links, or in_filters (%d) and out_filters (%d)",
+					n.Name, count, wanted, ins, outs)
+			}
+		}
+		if n.Role != Filter && linked == 0 && len(filters) > 0 {
+			return fmt.Errorf("topology: %s is linked with no filter: correct the links", n.Name)
+		}
+	}
+	return nil
+}
 
 // Digest identifies a topology: nodes that run the same one have the same digest, however its file is formatted.
 func (t *Topology) Digest() string {

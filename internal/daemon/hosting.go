@@ -71,6 +71,9 @@ func (h Hosting) plan(raw []byte) (p tiers.Plan, err error) {
 	if err := json.Unmarshal(raw, &t); err != nil {
 		return p, fmt.Errorf("--topology %s: %w; write it with tidings provision --json", h.Topology, err)
 	}
+	if err := t.Validate(); err != nil {
+		return p, fmt.Errorf("--topology %s: %w", h.Topology, err)
+	}
 	p.OutFilters, p.Digest = t.OutFilters, t.Digest()
 	for _, n := range t.Nodes {
 		node := tiers.Node{Name: n.Name, Role: n.Role, Links: n.Links}
@@ -98,7 +101,7 @@ type hosting struct {
 
 // begin checks the role, and places the searches that the store has. It runs before the loop does.
 func (h *hosting) begin(t *tiers.Tiers) error {
-	h.keywords.tier.drop = h.config.Drop
+	h.keywords.tier.drop, h.keywords.tier.hosted = h.config.Drop, h.config.Topology != ""
 	role := cmp.Or(h.config.Role, "all")
 	switch {
 	case h.config.Topology == "":

@@ -36,10 +36,11 @@ func TestHostingSettingsThatCannotRun(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "plan.json")
 	for topology, want := range map[string]string{
-		`{`:                                  "write it with tidings provision --json",
-		`{"nodes": []}`:                      "has no nodes",
-		`{"nodes": [{"name": "crawler-1"}]}`: `the "peer" of crawler-1: "" is not the address of a node`,
-		`{"nodes": [{"name": "f", "peer": "/ip4/127.0.0.1/tcp/1"}]}`: `the "peer" of f`,
+		`{`:             "write it with tidings provision --json",
+		`{"nodes": []}`: "has no nodes",
+		`{"nodes": [{"name": "r", "role": "reflector"}], "out_filters": 2, "in_filters": 1}`: "there are 0 filters",
+		`{"nodes": [{"name": "crawler-1", "role": "crawler"}]}`:                              `the "peer" of crawler-1: "" is not the address of a node`,
+		`{"nodes": [{"name": "f", "role": "filter", "peer": "/ip4/127.0.0.1/tcp/1"}]}`:       `the "peer" of f`,
 	} {
 		if err := os.WriteFile(file, []byte(topology), 0o600); err != nil {
 			t.Fatal(err)

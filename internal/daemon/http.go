@@ -42,6 +42,7 @@ func (d *Daemon) openServer() {
 		Messenger:       func() *proxy.Messenger { return d.messenger.Status() },
 		Icon:            d.icons.source(),
 		Filter:          d.config.Filter,
+		HostingCentre:   d.config.Hosting.Topology != "",
 		MaxArticles:     d.config.KeywordItems,
 		Publishing:      d,
 		ReaderLists:     d.config.ReaderLists,

@@ -196,7 +196,10 @@ func (k *keywords) findings(channels int, filter bool) (findings []proxy.Finding
 	}
 	if n := k.subscriptions.Load(); n > 0 {
 		what := locale.Say("searches: %d, which cover new articles of this node's subscriptions (%d)", n, channels)
-		if filter {
+		switch {
+		case k.tier.hosted:
+			what = locale.Say("searches: %d, which cover new articles of all feeds that the crawlers of the hosting centre poll", n)
+		case filter:
 			what = locale.Say("searches: %d, which cover new articles of all feeds of the network", n)
 		}
 		findings = append(findings, proxy.Finding{Level: levelOK, What: what})

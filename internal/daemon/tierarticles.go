@@ -11,6 +11,7 @@ import (
 // tierArticles are the articles that the filters of a hosting centre have sent to this node, a reflector. The credit of
 // its links bounds them. They are owned by the loop of keywords.
 type tierArticles struct {
+	hosted  bool         // the node is part of a hosting centre
 	drop    bool         // do not wait for room
 	matched atomic.Int64 // nanoseconds spent on articles
 	waiting []tierArticle
