@@ -260,6 +260,7 @@ func TestPreviewResults(t *testing.T) {
 		says    string
 		general bool
 	}{
+		{Preview{}, "this node has only the articles that somebody searches for, so how many match is not known", false},
 		{Preview{Period: 7 * day}, "no articles arrived in the last 7 days, so the number of matches is not known yet", false},
 		{Preview{Period: 10 * time.Minute, Articles: 80, Matching: 5}, "5 of 80 articles of the last 10 min match; it is too early to say how many match in a day", false},
 		{Preview{Period: 10 * time.Minute, Articles: 900, Matching: 101}, "101 of 900 articles of the last 10 min match; it is too early to say how many match in a day", true},

@@ -12,7 +12,7 @@ import (
 type Preview struct {
 	Query    string        // in normalised form
 	Hints    []string      // about parts of the query that may not mean what the user thinks
-	Period   time.Duration // until now, in which the articles arrived
+	Period   time.Duration // until now, in which the articles arrived; 0: the node does not keep articles for this
 	Articles int           // number of articles
 	Matching int           // number of these that match
 	PerDay   float64       // expected number of matches per day, if it can be estimated
@@ -54,6 +54,8 @@ func (p Preview) result(maxArticles int) *PreviewResult {
 	t := &PreviewResult{Articles: p.Articles, Hours: math.Round(p.Period.Hours()*100) / 100, Matching: p.Matching, Hints: p.Hints}
 	period := SpanText(p.Period)
 	switch n := math.Round(p.PerDay*100) / 100; {
+	case p.Articles == 0 && p.Period == 0:
+		t.Summary = locale.Say("this node has only the articles that somebody searches for, so how many match is not known")
 	case p.Articles == 0:
 		t.Summary = locale.Say("no articles arrived in the last %s, so the number of matches is not known yet", period)
 	case p.Period < minSamplePeriod:

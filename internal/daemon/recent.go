@@ -214,6 +214,9 @@ func (ws *watches) Preview(ctx context.Context, text string) (p proxy.Preview, e
 	if err != nil {
 		return p, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
 	}
+	if ws.keywords.tier.hosted { // it has what the searches of others have found
+		return proxy.Preview{Query: q.String(), Hints: q.Hints()}, nil
+	}
 	articles, covered, err := ws.recentArticles(ctx, false)
 	if err != nil {
 		return p, err

@@ -207,6 +207,11 @@ func TestNewWatchBeginsWithTheLatestArticles(t *testing.T) {
 	if p, err := m.Preview(t.Context(), "zebra"); err != nil || p.Matching != 1 {
 		t.Fatalf("%+v, %v", p, err)
 	}
+	m.keywords.tier.hosted = true // a reflector tells nobody what the searches of others have found
+	if p, err := m.Preview(t.Context(), "zebra"); err != nil || p.Query != "zebra" || p.Articles+p.Matching+len(p.Entries) > 0 {
+		t.Fatalf("at a reflector: %+v, %v", p, err)
+	}
+	m.keywords.tier.hosted = false
 	say(2)
 	has(2)
 	w, err := m.Watch(t.Context(), "zebra lang:de")
