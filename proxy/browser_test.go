@@ -74,12 +74,15 @@ func browserFor(t *testing.T, limit time.Duration) context.Context {
 	if err != nil {
 		checktest.Lacks(t, "Chromium is not installed: %v", err)
 	}
-	background, cancel := chromedp.NewExecAllocator(context.Background(),
-		append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU)...)
-	t.Cleanup(cancel)
-	ctx, cancel := chromedp.NewContext(background)
-	t.Cleanup(cancel)
-	if err := chromedp.Do(ctx); err != nil {
+	ctx, err := startBrowser(t, path)
+	for range 2 { // Chromium itself crashes at some of its starts
+		if err == nil {
+			break
+		}
+		t.Logf("once more: %v", err)
+		ctx, err = startBrowser(t, path)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -90,6 +93,17 @@ func browserFor(t *testing.T, limit time.Duration) context.Context {
 	within, cancel := context.WithTimeout(ctx, limit)
 	t.Cleanup(cancel)
 	return within
+}
+
+// startBrowser starts a browser that ends with the test.
+func startBrowser(t *testing.T, path string) (context.Context, error) {
+	t.Helper()
+	background, cancel := chromedp.NewExecAllocator(context.Background(),
+		append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU)...)
+	t.Cleanup(cancel)
+	ctx, cancel := chromedp.NewContext(background)
+	t.Cleanup(cancel)
+	return ctx, chromedp.Do(ctx)
 }
 
 // changedPage is a page of which one part counts.
