@@ -11,7 +11,7 @@ import (
 	"tidings/internal/feed"
 )
 
-// What is known of a feed is the same after it was packed, whatever its documents have shown.
+// Packing and unpacking a Known changes none of its answers, whatever documents it has seen.
 func TestAPackedFeedIsTheSame(t *testing.T) {
 	rng, now := rand.New(rand.NewPCG(3, 4)), time.Unix(1, 0)
 	var k Known

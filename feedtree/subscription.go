@@ -32,14 +32,7 @@ type subscriptions struct {
 	resuming []*channel // those of a former run whose trees are still to be joined
 }
 
-// A node with many subscriptions joins their trees in groups, and each resumePause another one, so that its readers get answers
-// meanwhile. A hundred thousand take a minute or two.
-const (
-	resumedAtOnce = 64
-	resumePause   = 25 * time.Millisecond
-)
-
-// resume joins the trees of the subscriptions in the store.
+// resume joins the trees of the subscriptions in the store, in groups, as their logs are led again (owner.ResumedAtOnce).
 func (su *subscriptions) resume() {
 	su.resuming = su.feeds.sorted()
 	su.resumeGroup(overlay.ID{})
@@ -47,7 +40,7 @@ func (su *subscriptions) resume() {
 
 // resumeGroup joins the trees of the next subscriptions.
 func (su *subscriptions) resumeGroup(overlay.ID) {
-	group := su.resuming[:min(len(su.resuming), resumedAtOnce)]
+	group := su.resuming[:min(len(su.resuming), owner.ResumedAtOnce)]
 	for _, c := range group {
 		if !c.subscribed || su.feeds[c.key] != c {
 			continue
@@ -64,7 +57,7 @@ func (su *subscriptions) resumeGroup(overlay.ID) {
 		su.resuming = nil
 		return
 	}
-	su.cal.add(su.after(resumePause), overlay.ID{})
+	su.cal.add(su.after(owner.ResumePause), overlay.ID{})
 }
 
 // Subscribe follows a feed on behalf of weight readers, from now on and after a restart. For an existing

@@ -249,13 +249,12 @@ func (t *searchTokens) RevokeToken(ctx context.Context, name string) (proxy.Sear
 // end revokes a token, ends its searches, and forgets it. A node that stops meanwhile goes on at its next start.
 func (t *searchTokens) end(ctx context.Context, token *searchToken) (ended int, err error) {
 	t.mu.Lock()
-	if before := token.Revoked; !before {
+	if !token.Revoked {
 		token.Revoked = true
-		if err = t.save(); err != nil {
-			token.Revoked = before
-		} else {
+		if err = t.save(); err == nil {
 			delete(t.byHash, [sha256.Size]byte(token.Hash))
 		}
+		token.Revoked = err == nil
 	}
 	t.mu.Unlock()
 	if err == nil {

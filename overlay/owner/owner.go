@@ -175,11 +175,11 @@ func (o *Owners) Run(now time.Time) time.Time {
 	return o.Next()
 }
 
-// A node that led many keys leads them again in groups, and each resumePause another one, so that its readers get answers
+// A node that led many keys leads them again in groups, and each ResumePause another one, so that its readers get answers
 // meanwhile. A hundred thousand keys take a minute or two.
 const (
-	resumedAtOnce = 64
-	resumePause   = 25 * time.Millisecond
+	ResumedAtOnce = 64
+	ResumePause   = 25 * time.Millisecond
 )
 
 // resume continues the work of a former run: the node leads the keys that it led.
@@ -197,7 +197,7 @@ func (o *Owners) resume() {
 
 // resumeGroup leads the next keys that a former run led.
 func (o *Owners) resumeGroup() {
-	group := o.resuming[:min(len(o.resuming), resumedAtOnce)]
+	group := o.resuming[:min(len(o.resuming), ResumedAtOnce)]
 	for _, s := range group {
 		if s.ledBy(o.self) && s.leader == nil && o.replicas.byKey[s.key] == s {
 			o.sequencer.becomeLeader(s)
@@ -207,7 +207,7 @@ func (o *Owners) resumeGroup() {
 		o.resuming = nil
 		return
 	}
-	o.after(resumePause, task{kind: taskResume})
+	o.after(ResumePause, task{kind: taskResume})
 }
 
 // PeerGone does nothing: owners are members of one leaf, and LeafChanged reports its changes.
