@@ -258,7 +258,7 @@ type Status struct {
 type Hosting struct {
 	Name       string        `json:"name"` // in the topology
 	Role       string        `json:"role"`
-	Plan       string        `json:"plan"`        // digest of the topology
+	Plan       string        `json:"plan"`        // digest of the topology, which begins with its revision
 	Feeds      int           `json:"feeds"`       // that a crawler polls
 	Queries    int           `json:"queries"`     // distinct ones at a filter or a reflector
 	Placed     bool          `json:"placed"`      // the filters of a reflector have all its queries
@@ -270,7 +270,9 @@ type Hosting struct {
 	Links      []HostingLink `json:"links"`
 	Rates      *HostingRates `json:"rates,omitempty"` // of the last five minutes; nil: not known yet
 
-	Discovery *Discovery `json:"discovery,omitempty"` // of a crawler
+	// TopologyError says why the node does not take the topology of its file, and goes on with the one that it has.
+	TopologyError string     `json:"topology_error,omitempty"`
+	Discovery     *Discovery `json:"discovery,omitempty"` // of a crawler
 }
 
 // HostingRates are what a node of a hosting centre has measured lately. Plans are made from them.

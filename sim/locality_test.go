@@ -131,14 +131,14 @@ func TestLentFeedsSurviveAChangedPlan(t *testing.T) {
 		peers := w.Peers()
 		crawlers, filters, reflectors := peers[:3], peers[3:6], peers[6:]
 		w.made = map[string][]*Peer{provision.Crawler: crawlers, provision.Filter: filters, provision.Reflector: reflectors}
-		all := MeshPlan("three crawlers", 3, crawlers, filters, reflectors)
+		all := MeshPlan("1-three crawlers", 3, crawlers, filters, reflectors)
 		for _, p := range peers {
 			p.tier = &tier{feeds: urls, config: tiers.Config{Plan: all}}
 		}
 		w.begin(filters)
 		rng := rand.New(rand.NewPCG(seed, 47))
 		gone := rng.IntN(3)
-		two := MeshPlan("two crawlers", 3, slices.Delete(slices.Clone(crawlers), gone, gone+1), filters, reflectors)
+		two := MeshPlan("2-two crawlers", 3, slices.Delete(slices.Clone(crawlers), gone, gone+1), filters, reflectors)
 		change := func(plan tiers.Plan) {
 			w.Replan(plan, rng)
 			for range 3 {
@@ -173,7 +173,7 @@ func TestLentFeedsSurviveAChangedPlan(t *testing.T) {
 		if s := crawlers[gone].node.Tiers.State(); !s.Retired || s.Feeds > 0 {
 			t.Errorf("the crawler that has left: %+v", s)
 		}
-		change(MeshPlan("three crawlers again", 3, crawlers, filters, reflectors)) // a plan that comes back has another revision
+		change(MeshPlan("3-three crawlers again", 3, crawlers, filters, reflectors))
 		w.World.Run(60 * time.Minute)
 		check("three again", feeds*12/10/3+3)
 		for i, n := range w.missing(t, false) {

@@ -274,7 +274,7 @@ func TestDroppingTiersCountWhatTheyDrop(t *testing.T) {
 
 // TestAChangedPlanLosesAndRepeatsNothing: in a burst, the topology changes three times, and each time queries move to other
 // filters, filters come and go, and feeds move to other crawlers. Nodes see the file at different times, frames are lost,
-// and nodes crash while they move. Every article reaches every query that it matches, once, and each change completes.
+// and nodes crash while they move. Once an earlier topology comes back, which nodes refuse. Every article reaches every query that it matches, once, and each change completes.
 func TestAChangedPlanLosesAndRepeatsNothing(t *testing.T) {
 	seeds(t, 1, 8, func(t *testing.T, seed uint64) {
 		w, urls := newCentre(seed, Config{NetworkFaults: NetworkFaults{Loss: 0.02}}, 10, bursts())
@@ -282,7 +282,7 @@ func TestAChangedPlanLosesAndRepeatsNothing(t *testing.T) {
 		peers := w.Peers()
 		crawlers, filters, reflectors := peers[:3], peers[3:7], peers[7:10]
 		w.made = map[string][]*Peer{provision.Crawler: crawlers[:2], provision.Filter: filters, provision.Reflector: reflectors}
-		first := MeshPlan("first", 2, crawlers[:2], filters[:2], reflectors)
+		first := MeshPlan("1-first", 2, crawlers[:2], filters[:2], reflectors)
 		for _, p := range peers {
 			p.tier = &tier{config: small, feeds: urls}
 			p.tier.config.Plan = first
@@ -326,9 +326,17 @@ func TestAChangedPlanLosesAndRepeatsNothing(t *testing.T) {
 			}
 		}
 		w.World.Run(4 * time.Minute)
-		change(MeshPlan("three filters, one of them gone", 3, crawlers[:2], []*Peer{filters[2], filters[0], filters[3]}, reflectors), filters[2], filters[3])
-		change(MeshPlan("half the feeds each, and a third crawler", 1, crawlers, filters[:2], reflectors), crawlers[2], filters[1])
-		change(MeshPlan("one of each", 1, crawlers[1:2], filters[3:], reflectors), filters[3])
+		change(MeshPlan("2-three filters, one of them gone", 3, crawlers[:2], []*Peer{filters[2], filters[0], filters[3]}, reflectors), filters[2], filters[3])
+		for _, p := range running { // the first topology comes back by mistake, and some nodes restart with it
+			p.tier.config.Plan = first
+		}
+		for _, p := range []*Peer{crawlers[0], filters[2], reflectors[rng.IntN(3)]} {
+			p.Kill(true)
+			p.Start()
+		}
+		w.World.Run(2 * time.Minute)
+		change(MeshPlan("3-half the feeds each, and a third crawler", 1, crawlers, filters[:2], reflectors), crawlers[2], filters[1])
+		change(MeshPlan("4-one of each", 1, crawlers[1:2], filters[3:], reflectors), filters[3])
 		w.World.Run(15 * time.Minute)
 		for i, n := range w.missing(t, false) {
 			if n > 0 {

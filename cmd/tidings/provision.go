@@ -128,7 +128,7 @@ func modelText(m provision.Model, load provision.Load) string {
 
 // takeAddresses gives the nodes of a plan the addresses that nodes of the same name and role have in a topology file.
 func takeAddresses(plan *provision.Topology, file string) error {
-	old, _, err := readTopology(file)
+	old, err := readTopology(file)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ const entryPoints = 3
 
 // Run writes the configurations, and prints what each node does.
 func (c *applyCommand) Run(ctx context.Context, s streams) error {
-	plan, raw, err := readTopology(c.Plan)
+	plan, err := readTopology(c.Plan)
 	if err != nil {
 		return fmt.Errorf("provision apply: %w", err)
 	}
@@ -77,20 +77,26 @@ func (c *applyCommand) Run(ctx context.Context, s streams) error {
 			return fmt.Errorf("provision apply: %s: %q cannot be the name of a file; rename the node", c.Plan, n.Name)
 		}
 	}
-	if err := c.write(raw, plan); err != nil {
-		return fmt.Errorf("provision apply: %w", plainFileError(err))
-	}
-	states, different, err := c.check(ctx, plan, ids)
+	nodes, err := c.ask(ctx, plan, ids)
 	if err != nil {
 		return fmt.Errorf("provision apply: %w", err)
 	}
+	c.number(&plan, nodes)
+	if err := c.write(plan); err != nil {
+		return fmt.Errorf("provision apply: %w", plainFileError(err))
+	}
+	different := 0
 	t := table{terminal: terminalOf(s.out), columns: []column{{head: "NODE"}, {head: "ROLE"}, {head: "STATE", elastic: 1, wrap: true}}}
 	for i, n := range plan.Nodes {
-		colour := green
-		if states[i] != asPlanned {
+		state, colour := nodes[i].problem, green
+		if state == "" {
+			state = stateIn(plan, n, ids[n.Name], nodes[i].Status)
+		}
+		if state != asPlanned {
+			different++
 			colour = yellow
 		}
-		t.row(cell{n.Name, bold}, cell{n.Role, plainText}, cell{states[i], colour})
+		t.row(cell{n.Name, bold}, cell{n.Role, plainText}, cell{state, colour})
 	}
 	if _, err := fmt.Fprint(s.out, t.String()); err != nil {
 		return err
@@ -102,25 +108,51 @@ func (c *applyCommand) Run(ctx context.Context, s streams) error {
 	return nil
 }
 
-// readTopology reads a topology file. It also returns the bytes of the file.
-func readTopology(file string) (plan provision.Topology, raw []byte, err error) {
-	if raw, err = os.ReadFile(file); err != nil {
-		return plan, nil, plainFileError(err)
+// readTopology reads a topology file.
+func readTopology(file string) (plan provision.Topology, err error) {
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		return plan, plainFileError(err)
 	}
 	if err := json.Unmarshal(raw, &plan); err != nil {
-		return plan, nil, fmt.Errorf("%s is not a topology file (%w); write one with tidings provision --json", file, err)
+		return plan, fmt.Errorf("%s is not a topology file (%w); write one with tidings provision --json", file, err)
 	}
 	if len(plan.Nodes) == 0 {
-		return plan, nil, fmt.Errorf("%s has no nodes; write another one with tidings provision --json", file)
+		return plan, fmt.Errorf("%s has no nodes; write another one with tidings provision --json", file)
 	}
 	if err := plan.Validate(); err != nil {
-		return plan, nil, fmt.Errorf("%s: %w", file, err)
+		return plan, fmt.Errorf("%s: %w", file, err)
 	}
-	return plan, raw, nil
+	return plan, nil
+}
+
+// topologyFile is the topology in the directory of the configurations.
+func (c *applyCommand) topologyFile() string { return filepath.Join(c.Dir, "topology.json") }
+
+// number gives the plan its revision: one more than the newest that is known, unless the newest is this plan.
+func (c *applyCommand) number(plan *provision.Topology, nodes []nodeAnswer) {
+	written, err := readTopology(c.topologyFile())
+	plan.Revision = max(plan.Revision, written.Revision)
+	for _, n := range nodes {
+		plan.Revision = max(plan.Revision, provision.RevisionOf(n.plan()))
+	}
+	digest := plan.Digest()
+	known, other := err == nil && written.Digest() == digest, false
+	for _, n := range nodes {
+		switch running := n.plan(); {
+		case running == digest:
+			known = true
+		case running != "" && provision.RevisionOf(running) == plan.Revision:
+			other = true
+		}
+	}
+	if !known || other {
+		plan.Revision++
+	}
 }
 
 // write writes the files that differ from those in the directory.
-func (c *applyCommand) write(topology []byte, plan provision.Topology) error {
+func (c *applyCommand) write(plan provision.Topology) error {
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return err
 	}
@@ -131,7 +163,8 @@ func (c *applyCommand) write(topology []byte, plan provision.Topology) error {
 			return err
 		}
 	}
-	if err := writeChanged(filepath.Join(c.Dir, "topology.json"), topology); err != nil {
+	var topology bytes.Buffer
+	if err := cmp.Or(printJSON(&topology, plan), writeChanged(c.topologyFile(), topology.Bytes())); err != nil {
 		return err
 	}
 	for i, n := range plan.Nodes {
@@ -193,39 +226,49 @@ func listenAddresses(peer string) []string {
 // asPlanned is the state of a node that does what the plan says.
 const asPlanned = "runs as planned"
 
-// check returns what each node of a plan does, and how many do not run as planned. ids are the peer ids by the names of the
-// nodes.
-func (c *applyCommand) check(ctx context.Context, plan provision.Topology, ids map[string]string) (states []string, different int, err error) {
+// A nodeAnswer is the status of a node, or why there is none.
+type nodeAnswer struct {
+	proxy.Status
+	problem string
+}
+
+// plan returns the digest of the topology that the node runs; "" if it is not known.
+func (a nodeAnswer) plan() string {
+	if a.Hosting == nil {
+		return ""
+	}
+	return a.Hosting.Plan
+}
+
+// ask returns what each node of a plan says. ids are the peer ids by the names of the nodes.
+func (c *applyCommand) ask(ctx context.Context, plan provision.Topology, ids map[string]string) (answers []nodeAnswer, err error) {
 	given := map[string]proxy.Status{}
 	for _, source := range c.Status {
 		st, err := statusFrom(ctx, source)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		if !slices.ContainsFunc(plan.Nodes, func(n provision.Node) bool { return ids[n.Name] == st.PeerID }) {
-			return nil, 0, fmt.Errorf("--status %s is that of the node %s, which is not in the plan", source, st.PeerID)
+			return nil, fmt.Errorf("--status %s is that of the node %s, which is not in the plan", source, st.PeerID)
 		}
 		given[st.PeerID] = st
 	}
 	for _, n := range plan.Nodes {
+		var a nodeAnswer
 		st, known := given[ids[n.Name]]
-		state := "not reached: give its address as \"http\" in the plan, or its --status"
-		if !known && n.HTTP != "" {
-			if st, err = statusFrom(ctx, n.HTTP); err != nil {
-				state = "not reached: " + err.Error()
-			} else {
-				known = true
+		switch {
+		case known:
+			a.Status = st
+		case n.HTTP == "":
+			a.problem = "not reached: give its address as \"http\" in the plan, or its --status"
+		default:
+			if a.Status, err = statusFrom(ctx, n.HTTP); err != nil {
+				a.problem = "not reached: " + err.Error()
 			}
 		}
-		if known {
-			state = stateIn(plan, n, ids[n.Name], st)
-		}
-		if state != asPlanned {
-			different++
-		}
-		states = append(states, state)
+		answers = append(answers, a)
 	}
-	return states, different, nil
+	return answers, nil
 }
 
 // stateIn compares what a node does with its entry in a plan.
@@ -238,7 +281,11 @@ func stateIn(plan provision.Topology, n provision.Node, id string, st proxy.Stat
 	case h.Role != n.Role:
 		return fmt.Sprintf("runs another role: %s", h.Role)
 	case h.Name != n.Name || h.Plan != plan.Digest():
-		return fmt.Sprintf("runs another plan, as %s", h.Name)
+		state := fmt.Sprintf("runs another plan, as %s", h.Name)
+		if h.TopologyError != "" {
+			state += ", and does not take that of its file: " + h.TopologyError
+		}
+		return state
 	case !h.Settled:
 		return "runs this plan, and the change to it is not complete"
 	}

@@ -87,10 +87,28 @@ func TestProvisionApply(t *testing.T) {
 	if code := run(t.Context(), args, strings.NewReader(""), &out, &said); code != exitDone || strings.Count(out.String(), n.peer) != 1 || !strings.HasPrefix(said.String(), "1000 feeds, ") {
 		t.Errorf("planned anew: exit code %d, want the filter's address once:\n%s%s", code, out.String(), said.String())
 	}
-	is(exitFailed, "not reached", crawler, filter)
+	revision := func(want int) {
+		t.Helper()
+		if plan, err := readTopology(filepath.Join(dir, "topology.json")); err != nil || plan.Revision != want {
+			t.Errorf("revision %d, want %d, %v", plan.Revision, want, err)
+		}
+	}
+	revision(1)
 	is(exitFailed, "runs another plan, as filter-1-1", crawler, filter)
+	revision(2)
+	is(exitFailed, "not reached", crawler, filter)
+	revision(2) // it is the same plan
+	is(exitFailed, "", filter)
+	revision(3) // the first plan again, which is later than the second one
 	filter.Role = provision.Reflector
 	is(exitFailed, "runs another role: filter", filter)
+	eventually(t, timeout, "the filter to say that it does not take its file", func() error {
+		s, err := askJSON[proxy.Status](n, "status")
+		if err == nil && !strings.Contains(fmt.Sprint(s.Hosting.TopologyError, s.Warnings), "this node was a filter, and is to be a reflector") {
+			err = fmt.Errorf("%+v, %v", s.Hosting, s.Warnings)
+		}
+		return err
+	})
 	crawler.Links = nil
 	is(exitFailed, "which is not in the plan", crawler)
 	config, err := os.ReadFile(filepath.Join(dir, "crawler-1.toml"))

@@ -121,6 +121,9 @@ func hostingText(h *proxy.Hosting) string {
 	if h.WaitsFor != "" {
 		text += "; waits for " + h.WaitsFor
 	}
+	if h.TopologyError != "" {
+		text += "; does not take the topology of its file"
+	}
 	return text
 }
 

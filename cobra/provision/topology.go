@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -38,8 +39,8 @@ type Topology struct {
 	InFilters  int    `json:"in_filters"`  // in-replicas, with different feeds
 	OutFilters int    `json:"out_filters"` // out-replicas, with different subscriptions
 	Nodes      []Node `json:"nodes"`
-	// Revision distinguishes a topology from an earlier one with the same nodes. Plans lack it; an operator who goes back to the
-	// topology before the present one gives it a number that it did not have.
+	// Revision numbers the topologies that a hosting centre runs one after another: nodes take a later one only. Plans lack it;
+	// tidings provision apply sets it.
 	Revision   int      `json:"revision,omitempty"`
 	Violations []string `json:"violations"`
 }
@@ -116,6 +117,9 @@ func overlap(i, n, j, m int) bool { return i*m < (j+1)*n && j*n < (i+1)*m }
 func (t *Topology) Validate() error {
 	next := map[string]string{Crawler: Filter, Filter: Reflector}
 	byName, filters, place := map[string]*Node{}, []*Node{}, map[string]int{}
+	if t.Revision < 0 {
+		return fmt.Errorf("topology: its revision is %d: give a positive number, or none", t.Revision)
+	}
 	for i := range t.Nodes {
 		n := &t.Nodes[i]
 		switch {
@@ -174,14 +178,32 @@ func (t *Topology) Validate() error {
 	return nil
 }
 
-// Digest identifies a topology: nodes that run the same one have the same digest, however its file is formatted.
+// Digest identifies a topology: nodes that run the same one have the same digest, however its file is formatted. It begins with
+// the revision, if there is one, so that nodes know which of two topologies is the later one.
 func (t *Topology) Digest() string {
 	raw, err := json.Marshal(t)
 	if err != nil {
 		panic("provision: encode a topology: " + err.Error()) // it has only texts and numbers
 	}
 	sum := sha256.Sum256(raw)
-	return hex.EncodeToString(sum[:8])
+	digest := hex.EncodeToString(sum[:8])
+	if t.Revision > 0 {
+		digest = strconv.Itoa(t.Revision) + "-" + digest
+	}
+	return digest
+}
+
+// RevisionOf returns the revision in a topology's digest; 0 if it has none.
+func RevisionOf(digest string) int {
+	number, _, _ := strings.Cut(digest, "-")
+	if number == digest { // a digest without a revision may have digits only
+		return 0
+	}
+	revision, err := strconv.Atoi(number)
+	if err != nil {
+		return 0
+	}
+	return revision
 }
 
 // DOT returns the topology in the format of Graphviz.

@@ -61,20 +61,30 @@ func (p *plans) up() []neighbour   { return union(p.current.up, p.previous.up) }
 
 // What another node's plan is to that of this node.
 const (
-	behind = iota // it is the one before, or not known
+	behind = iota // it is an earlier one, or not known
 	same
 	ahead // it is a later one: so the change to the present one is complete there
 )
 
-// is compares the plan of another node, by its digest.
+// is compares the plan of another node, by its digest. One of the same revision, from another file, is not waited for.
 func (p *plans) is(digest string) int {
-	switch digest {
-	case p.plan.Digest:
+	switch {
+	case digest == p.plan.Digest:
 		return same
-	case "", p.before.Digest:
+	case digest == "", digest == p.before.Digest, provision.RevisionOf(digest) < provision.RevisionOf(p.plan.Digest):
 		return behind
 	}
 	return ahead
+}
+
+// refuses returns an error about a plan that is not later than the one that the node runs. Neighbours could not tell a node that
+// went back from one that has not changed yet.
+func (p *plans) refuses(next Plan) error {
+	revision, running := provision.RevisionOf(next.Digest), provision.RevisionOf(p.plan.Digest)
+	if len(p.plan.Nodes) == 0 || revision > running {
+		return nil
+	}
+	return fmt.Errorf("topology: its revision %d is not later than the %d of the one that this node runs: write it with tidings provision apply, which numbers it", revision, running)
 }
 
 // change returns the plans of a node that takes the next plan.
@@ -89,7 +99,7 @@ func (p *plans) change(next Plan, self env.PeerID, now time.Time) (plans, error)
 	return plans{plan: next, before: p.plan, current: n, previous: p.current, changed: now}, nil
 }
 
-// loadPlans reads which plan the node ran last. fresh reports whether the plan of its configuration is another one.
+// loadPlans reads which plan the node ran last. fresh reports whether the plan of its configuration is a later one.
 func loadPlans(b *base, plan Plan, self env.PeerID) (p plans, fresh bool, err error) {
 	now := b.clock.Now()
 	value, err := b.store.Get([]byte(plansKey))
@@ -110,6 +120,9 @@ func loadPlans(b *base, plan Plan, self env.PeerID) (p plans, fresh bool, err er
 		}
 	}
 	if p.plan.Digest == plan.Digest && len(p.plan.Nodes) > 0 {
+		return p, false, nil
+	}
+	if p.refuses(plan) != nil { // SetPlan says so when it gets the plan of the file
 		return p, false, nil
 	}
 	if p.before.Nodes != nil && p.plan.Nodes != nil {
@@ -175,8 +188,8 @@ func (t *Tiers) SetPlan(next Plan) error {
 		return errors.New("the node has started without a topology; restart it")
 	case next.Digest == t.plans.plan.Digest:
 		return nil
-	case next.Digest == t.plans.before.Digest: // to neighbours, this node would seem not to have changed yet
-		return errors.New("topology: it is the one before the present one; give it another \"revision\", so that the nodes can tell the two apart")
+	case t.plans.refuses(next) != nil:
+		return t.plans.refuses(next)
 	case !t.settled(t.clock.Now()):
 		return ErrUnsettled
 	}

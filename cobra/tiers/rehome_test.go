@@ -33,7 +33,7 @@ func TestOneCrawlerPollsAFeedAfterChangedPlans(t *testing.T) {
 			order := slices.Clone(ids)
 			dice.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
 			made++
-			p := Plan{OutFilters: 1, Digest: fmt.Sprint("plan ", made), Nodes: slices.Clone(threeTiers.Nodes[1:])}
+			p := Plan{OutFilters: 1, Digest: fmt.Sprint(made, "-plan"), Nodes: slices.Clone(threeTiers.Nodes[1:])}
 			in := 2 + dice.IntN(2)
 			if down = ""; in < len(ids) && dice.IntN(2) == 0 {
 				down = order[2]

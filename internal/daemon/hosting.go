@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"tidings/cobra"
@@ -97,6 +98,8 @@ type hosting struct {
 	// numbers below next were placed by begin.
 	next  cobra.SubscriptionID
 	rates hostingRates
+	// topologyError holds why the node does not take the topology of its file; "" or nil: it has.
+	topologyError atomic.Value
 }
 
 // begin checks the role, and places the searches that the store has. It runs before the loop does.
@@ -167,12 +170,17 @@ func (w *watchedFile) look(take func(raw []byte) error) error {
 	return nil
 }
 
+// errorText returns the text of an error; "" if there is none.
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
 // failsAnew reports whether an error of look is another one than the last, so that each is logged once.
 func (w *watchedFile) failsAnew(err error) bool {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
+	text := errorText(err)
 	anew := text != "" && text != w.failed
 	w.failed = text
 	return anew
@@ -190,6 +198,7 @@ func (h *hosting) run(ctx context.Context) {
 			list.read = list.read && !taken
 			return err
 		})
+		h.topologyError.Store(errorText(err))
 		if topology.failsAnew(err) && ctx.Err() == nil {
 			h.log.Error("topology cannot be used; the node goes on with the last one", "file", topology.name, "err", err)
 		}
@@ -270,6 +279,12 @@ func parseCrawlList(raw []byte) (urls, wrong []string, err error) {
 	return urls, wrong, nil
 }
 
+// notTaken returns why the node does not take the topology of its file; "": it has taken it.
+func (h *hosting) notTaken() string {
+	why, _ := h.topologyError.Load().(string)
+	return why
+}
+
 // hostingStatus converts the state of the layer for readers.
 func hostingStatus(s tiers.State) *proxy.Hosting {
 	if s.Role == "" {
@@ -293,8 +308,9 @@ func hostingStatus(s tiers.State) *proxy.Hosting {
 // hostingSilence is how long a node of a hosting centre may be silent: twice the time between two signs of life.
 const hostingSilence = time.Minute
 
-// hostingFindings returns the doctor's findings about the node's part in a hosting centre.
-func hostingFindings(s tiers.State, now time.Time) (findings []proxy.Finding) {
+// hostingFindings returns the doctor's findings about the node's part in a hosting centre. notTaken is why the node does not take
+// the topology of its file.
+func hostingFindings(s tiers.State, notTaken string, now time.Time) (findings []proxy.Finding) {
 	if s.Role == "" {
 		return nil
 	}
@@ -302,6 +318,10 @@ func hostingFindings(s tiers.State, now time.Time) (findings []proxy.Finding) {
 		findings = append(findings, proxy.Finding{Level: level, What: what, Do: do})
 	}
 	add(levelOK, locale.Say("this node is %s, a %s of a hosting centre", s.Name, s.Role), nil)
+	if notTaken != "" {
+		add(levelNote, locale.Say("the node goes on with the topology that it has, because it does not take that of its file: %s", notTaken),
+			locale.Say("give all nodes the file that tidings provision apply has written"))
+	}
 	switch {
 	case s.Retired && s.Settled:
 		add(levelNote, locale.Say("this node is not in the topology any more, and nobody waits for it"), locale.Say("stop it"))

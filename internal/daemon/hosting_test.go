@@ -57,8 +57,9 @@ func TestHostingSettingsThatCannotRun(t *testing.T) {
 // TestTheDoctorNamesTheNodeThatIsTooSlow and what was dropped, at both ends of a link.
 func TestTheDoctorNamesTheNodeThatIsTooSlow(t *testing.T) {
 	now := time.Unix(1e9, 0)
+	notTaken := ""
 	all := func(s tiers.State) (text string) {
-		for _, f := range hostingFindings(s, now) {
+		for _, f := range hostingFindings(s, notTaken, now) {
 			text += f.Level + ": " + f.What.String() + "\n"
 		}
 		return text
@@ -74,5 +75,9 @@ func TestTheDoctorNamesTheNodeThatIsTooSlow(t *testing.T) {
 		if got := all(s); got != want {
 			t.Errorf("%+v:\n%s, want\n%s", s, got, want)
 		}
+	}
+	notTaken = "its revision is old"
+	if got := all(tiers.State{Name: "filter-1", Role: "filter", Settled: true}); !strings.Contains(got, "it does not take that of its file: its revision is old\n") {
+		t.Error(got)
 	}
 }

@@ -186,7 +186,7 @@ func (st *status) Status(ctx context.Context) (proxy.Status, error) {
 	}
 	s.Messenger, s.SearchTokens = st.contacts.Status(), st.tokens.counts()
 	if s.Hosting = hostingStatus(snap.Hosting); s.Hosting != nil {
-		s.Hosting.Rates = st.hosting.ratesOf(snap)
+		s.Hosting.TopologyError, s.Hosting.Rates = st.hosting.notTaken(), st.hosting.ratesOf(snap)
 		s.Hosting.Discovery = st.hosting.discovery(snap.Hosting)
 	}
 	s.ID, s.EntryPoints = snap.ID.String(), entryPointsStatus(snap.EntryPoints)
@@ -453,7 +453,7 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 			add(levelOK, locale.Say("the filter receives all feeds of the network: %s since its start", locale.Say("%d new entries", f.Heard)), nil)
 		}
 	}
-	findings = append(findings, hostingFindings(snap.Hosting, time.Now())...)
+	findings = append(findings, hostingFindings(snap.Hosting, st.hosting.notTaken(), time.Now())...)
 	if snap.Store.Failing != "" {
 		add(levelProblem, locale.Say("the store cannot be written: %s", snap.Store.Failing), diskRemedy)
 	}
