@@ -106,6 +106,7 @@ var limits = []struct {
 		{"overlay/owner", "keepAge KeepItems", "log that is kept: this age, or the entries of this many items, whichever is more", "older entries are dropped by all owners alike, after items that the document still shows were appended again"},
 		{"overlay/owner", "maxKeptItems maxKeptBytes:B", "items and bytes of one log", "the oldest entries are dropped, whatever their age"},
 		{"overlay/owner", "maxPulled:B maxPulling:B", "one pull; all pulls in progress", "the pull ends and starts again later"},
+		{"overlay/owner", "maxPullTime minPullRate:B maxSlowPull maxPullPatience", "a pull; bytes a second for which it is given more time; then; time for an answer from a peer with a slow line", "the pull ends and starts again later; large bodies that are complete are not fetched again"},
 		{"overlay/owner", "maxCandidacies", "candidacies for an epoch in progress", "others wait"},
 		{"overlay/owner", "maxHandOver", "time a leaving node has to hand over what it leads", "the other owners take over, as after a death"},
 		{"overlay/owner", "maxClientQueries maxQueryWaiters", "questions for a key's owners that clients wait for; callers that wait for one answer", "dropped, and the client asks another host; told at once that nobody answers"},
