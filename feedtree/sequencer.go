@@ -30,6 +30,9 @@ const epochNews = 10 * time.Minute
 // Lead makes this node the sequencer of a feed, or ends that. When the log has been read, ready is called with the
 // known items of the feed.
 func (sq *sequencer) Lead(key overlay.ID, on bool, ready func(known *difference.Known)) {
+	if c := sq.feeds[key]; c != nil && c.leader != nil {
+		sq.acceptor.wait(c.leader, -c.leader.waiting) // the publishers' nodes send them to the next sequencer
+	}
 	if !on {
 		if c := sq.feeds[key]; c != nil {
 			c.leader, c.heardAt = nil, sq.clock.Now()

@@ -1,0 +1,3 @@
+package feedtree
+
+const MaxAllAcceptedBytes = maxAllAcceptedBytes
