@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -96,6 +97,66 @@ func TestDecodeIsQuick(t *testing.T) {
 	})
 }
 
+// bombs returns packed bytes that become more than MaxDelta, by what they are.
+func bombs(t testing.TB) map[string][]byte {
+	t.Helper()
+	whole := packBytes(t, make([]byte, MaxDelta+1))
+	half := packBytes(t, make([]byte, MaxDelta/2+1))
+	var streamed bytes.Buffer // frames without the size of what they hold
+	enc, err := zstd.NewWriter(&streamed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 64 {
+		if _, err := enc.Write(make([]byte, MaxDelta/32)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := enc.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return map[string][]byte{"one frame": whole, "two frames": slices.Concat(half, half), "a thousand frames": bytes.Repeat(half, 1000), "no size": streamed.Bytes()}
+}
+
+// A delta that becomes too large is refused while it is decompressed, and before it is parsed.
+func TestDecodeRefusesBombs(t *testing.T) {
+	for what, b := range bombs(t) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := Decode(b)
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, ErrDelta) || used > 8*MaxDelta { // most of it is garbage of a buffer that grows
+			t.Errorf("%s of %d bytes: %v, with %d MiB", what, len(b), err, used>>20)
+		}
+	}
+}
+
+// FuzzPacked decodes arbitrary packed bytes.
+func FuzzPacked(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(packBytes(f, []byte("no delta")))
+	for _, b := range bombs(f) {
+		if len(b) < 16<<10 {
+			f.Add(b)
+		}
+	}
+	d, err := new(Known).Diff(document(f, "T", article{1, 1})).Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(d)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, _ := Decode(b)
+		size := len(d.Page)
+		for _, c := range d.Changes {
+			size += len(c.Item.Raw)
+		}
+		if size > MaxDelta {
+			t.Errorf("%d bytes became %d", len(b), size)
+		}
+	})
+}
+
 func FuzzDecode(f *testing.F) {
 	doc := document(f, "T", article{1, 1}, article{2, 1})
 	d := new(Known).Diff(doc)
@@ -110,7 +171,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(wire.Encode(m))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		d, err := Decode(packBytes(t, b)) // the compression has its own fuzz target
+		d, err := Decode(packBytes(t, b)) // FuzzPacked is for the compression
 		if err != nil {
 			return
 		}

@@ -23,6 +23,7 @@ type acceptor struct {
 	contents     *contents
 	entries      *entries
 	cal          plans // feeds whose owners are to be asked again for witnesses of a new key
+	waiting      int   // bytes of all feeds' publications that wait for a quorum; at most maxAllAcceptedBytes
 	spread       func(c *channel, p *difference.Publication)
 }
 
@@ -40,6 +41,7 @@ type accepting struct {
 	// for a quorum.
 	accepted         []acceptedPublication
 	appending        bool
+	waiting          int       // bytes of publications that wait for a quorum, those of accepted included
 	publisherHeardAt time.Time // when the publisher last spoke; zero: unknown
 	publisherTime    time.Time // latest time that the publisher has signed
 }
@@ -51,9 +53,12 @@ const (
 	// maxReceipts bounds the publications that are remembered by their numbers. An older publication that comes
 	// again counts as old, not as a conflict.
 	maxReceipts = 512
-	// maxAcceptedBytes bounds the publications of one feed that wait for an entry: as many large items as a publisher's
+	// maxAcceptedBytes bounds the publications of one feed that wait for a quorum: as many large items as a publisher's
 	// node sends at once (maxInFlightBytes of internal/daemon). At the limit it is told to try again.
 	maxAcceptedBytes = 8 << 20
+	// maxAllAcceptedBytes bounds those of all feeds. A feed may have as much of it as it leaves free, so that some is left
+	// for the others: of n feeds that want more than their share, each gets one part in n+1.
+	maxAllAcceptedBytes = 32 << 20
 )
 
 // A receipt records a publication that was accepted.
@@ -139,7 +144,7 @@ func (ac *acceptor) onPush(from env.PeerID, m *feedtreepb.Push, routed bool) err
 func (ac *acceptor) acceptLarge(c *channel, p *difference.Publication, to env.Peer) {
 	v := judge(c.leader.pin, c.leader.receipts, p, ac.clock.Now())
 	switch {
-	case v.reason != "" || v.repeated || !ac.hasRoom(c):
+	case v.reason != "" || v.repeated || ac.lacksRoom(c, p) != "":
 		ac.acceptOne(c, p, to)
 	case !ac.contents.want(c.key, p, to):
 		ac.answer(c, to, feedtreepb.PushReply_BUSY, "too many large items are on their way to the feed's sequencer", p)
@@ -155,13 +160,27 @@ func (ac *acceptor) onContent(from env.PeerID, m *feedtreepb.Content) error {
 	return err
 }
 
-// hasRoom reports whether the log of a feed takes another publication.
-func (ac *acceptor) hasRoom(c *channel) bool {
-	size := 0
-	for _, p := range c.leader.accepted {
-		size += len(p.Raw)
+// lacksRoom returns why a feed does not take a publication now; "": it does.
+func (ac *acceptor) lacksRoom(c *channel, p *difference.Publication) string {
+	size := len(p.Raw)
+	if p.Item == nil {
+		size += p.ContentSize() // which is not here yet
 	}
-	return len(c.leader.accepted) < ac.owners.Room(c.key) && size < maxAcceptedBytes
+	switch l := c.leader; {
+	case len(l.accepted) >= ac.owners.Room(c.key) || l.waiting >= maxAcceptedBytes:
+		return noRoom
+	case l.waiting+size > maxAllAcceptedBytes-ac.waiting:
+		return noShare
+	}
+	return ""
+}
+
+// wait counts bytes of publications that begin to wait for a quorum or, if negative, wait no longer. Nothing waits for a
+// leader that has ended.
+func (ac *acceptor) wait(l *leaderState, bytes int) {
+	bytes = max(bytes, -l.waiting)
+	l.waiting += bytes
+	ac.waiting += bytes
 }
 
 // accept accepts publications of a feed that this node leads, or refuses them with a reason. Those that come together
@@ -213,10 +232,11 @@ func (ac *acceptor) acceptOne(c *channel, p *difference.Publication, to env.Peer
 		ac.spread(c, p)
 		ac.refusals.forget(c.url, p, now)
 		ac.answer(c, to, feedtreepb.PushReply_COMMITTED, "", p)
-	case !ac.hasRoom(c):
-		ac.answer(c, to, feedtreepb.PushReply_BUSY, noRoom, p)
+	case ac.lacksRoom(c, p) != "":
+		ac.answer(c, to, feedtreepb.PushReply_BUSY, ac.lacksRoom(c, p), p)
 	default:
 		l.accepted = append(l.accepted, acceptedPublication{p, l.pin, to})
+		ac.wait(l, len(p.Raw))
 		l.pin = l.pin.Advance(p)
 		l.addReceipt(p, false)
 		l.hearPublisher(p, now, now)
@@ -236,7 +256,11 @@ func (ac *acceptor) answerAll(c *channel, v feedtreepb.PushReply_Verdict, reason
 	}
 }
 
-const noRoom = "the feed's log has no room now"
+// Reasons why a publication is not accepted now. The publisher's node sends it again.
+const (
+	noRoom  = "the feed's log has no room now"
+	noShare = "the member that leads the feed has too many items waiting, of this and of other feeds, and takes this one when some are stored: publish again later, or smaller items"
+)
 
 // An accepted publication waits for its entry.
 type acceptedPublication struct {
@@ -278,6 +302,7 @@ func (ac *acceptor) appendBatch(c *channel) {
 	l.appending = true
 	if ac.entries.append(c, d, func(ok bool) {
 		l.appending = false
+		ac.wait(l, -size)
 		if ok { // otherwise the publisher's node sends them again, to the next sequencer
 			for _, p := range batch {
 				l.addReceipt(p.Publication, true)
@@ -295,6 +320,7 @@ func (ac *acceptor) appendBatch(c *channel) {
 	refused := slices.Concat(batch, rest)
 	for _, p := range refused {
 		delete(l.receipts, p.Seq)
+		ac.wait(l, -len(p.Raw))
 	}
 	ac.answerAll(c, feedtreepb.PushReply_BUSY, noRoom, refused)
 }

@@ -10,6 +10,7 @@ import (
 	"tidings/internal/feed"
 	"tidings/internal/wire"
 	"tidings/overlay"
+	"tidings/overlay/owner"
 )
 
 // A certifier collects sightings of the items that this node has appended as the sequencer. When enough owners have
@@ -253,13 +254,22 @@ func (ce *certifier) recount(c *channel, owners []env.PeerID) {
 	}
 	l.countedBy = owners
 	log := ce.owners.Log(c.key)
-	ce.entries.decode(log, func(got []decodedEntry) {
+	type certificate struct {
+		at  time.Time
+		all []*difference.Sighting
+	}
+	var logged []certificate // of at most MaxSightings*MaxSighting bytes each
+	ce.entries.decode(log, func(e *owner.Entry, d *decodedEntry) {
+		if len(d.sightings) > 0 {
+			logged = append(logged, certificate{e.Time, d.sightings})
+		}
+	}, func() {
 		if c.leader != l || !slices.Equal(l.countedBy, owners) {
 			return
 		}
 		l.marks, l.former = nil, nil
-		for i, e := range log {
-			ce.readLogged(c, got[i].sightings, e.Time, owners)
+		for _, of := range logged {
+			ce.readLogged(c, of.all, of.at, owners)
 		}
 		ce.plan(c, ce.clock.Now())
 	})

@@ -115,21 +115,18 @@ func (ct *contests) read(key overlay.ID, r *sightRecord, log []*owner.Entry) {
 		return
 	}
 	fresh, r.watched, r.reading = fresh[max(0, len(fresh)-maxWatched):], head, true
-	ct.entries.decode(fresh, func(got []decodedEntry) {
-		r.reading = false
+	ct.entries.decode(fresh, func(_ *owner.Entry, d *decodedEntry) {
 		v, ok := ct.owners.View(key)
 		if !ok || v.Epoch == nil {
 			return
 		}
-		for i := range got {
-			for _, ch := range got[i].Changes {
-				if ch.Publication == nil {
-					r.want(difference.Version{ID: ch.Item.ID, Hash: ch.Item.Hash}, true, ct.clock.Now())
-				}
+		for _, ch := range d.Changes {
+			if ch.Publication == nil {
+				r.want(difference.Version{ID: ch.Item.ID, Hash: ch.Item.Hash}, true, ct.clock.Now())
 			}
-			r.settle(got[i].sightings, v.Epoch.Owners)
 		}
-	})
+		r.settle(d.sightings, v.Epoch.Owners)
+	}, func() { r.reading = false })
 }
 
 // settle ends the search for the items that a certificate proves something about.
@@ -177,11 +174,8 @@ func (ct *contests) sign(key overlay.ID, url string, r *sightRecord) {
 		return
 	}
 	log, seen, at := ct.owners.Log(key), r.seen, r.at
-	ct.entries.decode(log, func(got []decodedEntry) {
-		var w difference.Window
-		for i, e := range log {
-			w.Apply(got[i].Delta, e.Time, e.At.Seq)
-		}
+	var w difference.Window
+	ct.entries.decode(log, func(e *owner.Entry, d *decodedEntry) { w.Apply(d.Delta, e.Time, e.At.Seq) }, func() {
 		for _, v := range absent {
 			if e, ok := w.Entry(v.ID); ok && len(others)+len(missing) < difference.MaxSeen && e.Hash == v.Hash && !e.Signed && mostlyOlder(&w, seen, e.Ref) {
 				missing = append(missing, v)
@@ -278,16 +272,15 @@ func (ct *contests) judge(key overlay.ID, r *sightRecord, owners []env.PeerID, n
 		return
 	}
 	log := ct.owners.Log(key)
-	ct.entries.decode(log, func(got []decodedEntry) {
+	var window difference.Window
+	var logged marks // a sequencer asks again about contested items, so that they are wanted again
+	ct.entries.decode(log, func(e *owner.Entry, d *decodedEntry) {
+		window.Apply(d.Delta, e.Time, e.At.Seq)
+		logged.add(d.sightings, window.Version, owners)
+	}, func() {
 		v, ok := ct.owners.View(key)
 		if !ok || v.Epoch == nil || v.Epoch.Sequencer != r.sequencer {
 			return
-		}
-		var window difference.Window
-		var logged marks // a sequencer asks again about contested items, so that they are wanted again
-		for i, e := range log {
-			window.Apply(got[i].Delta, e.Time, e.At.Seq)
-			logged.add(got[i].sightings, window.Version, v.Epoch.Owners)
 		}
 		r.wanted = slices.DeleteFunc(r.wanted, func(w wantedSight) bool { return logged.of(w.Version) != (mark{}) })
 		ct.tell(key, r, v.Epoch.Owners, tell)

@@ -133,30 +133,85 @@ type decodedEntry struct {
 	sightings  []*difference.Sighting // those of the delta that have been verified
 }
 
-// decode reads the bodies of entries as far as possible, and counts and reports those that are unreadable.
-func (es *entries) decode(entries []*owner.Entry, then func([]decodedEntry)) {
-	es.decodeBy(entries, func(_ *owner.Entry, body []byte) (difference.Delta, error) { return difference.Decode(body) }, then)
+// size returns the bytes of what was read.
+func (d *decodedEntry) size() int {
+	n := len(d.Page)
+	if d.Head != nil {
+		n += len(d.Head.Raw)
+	}
+	for i := range d.Changes {
+		n += len(d.Changes[i].Item.Raw)
+		if p := d.Changes[i].Publication; p != nil {
+			n += len(p.Raw)
+		}
+	}
+	return n
 }
 
-// reread is decode for entries that a window has. It verifies the signatures only of those that were not readable
+// decodeStep bounds, in bytes, what is decoded of a log at a time: the entries up to the first one with which they have as
+// much, which has at most difference.MaxDelta. An origin can serve items that shrink to a thousandth, so a log of 48 MiB may
+// have gigabytes of them.
+const decodeStep = 8 << 20
+
+// A decoder decodes the body of an entry.
+type decoder func(e *owner.Entry, body []byte) (difference.Delta, error)
+
+func decodeNew(_ *owner.Entry, body []byte) (difference.Delta, error) { return difference.Decode(body) }
+
+// decode reads the bodies of entries as far as possible, and passes them to each in their order. Then it calls then. It counts
+// and reports those that are unreadable.
+func (es *entries) decode(of []*owner.Entry, each func(*owner.Entry, *decodedEntry), then func()) {
+	es.walk(of, decodeNew, func(e *owner.Entry, d *decodedEntry) bool {
+		each(e, d)
+		return true
+	}, then)
+}
+
+// walk is decode by a given decoder. It ends with the entry for which each returns false.
+func (es *entries) walk(of []*owner.Entry, read decoder, each func(*owner.Entry, *decodedEntry) bool, then func()) {
+	es.step(of, read, func(got []decodedEntry) {
+		for i := range got {
+			if !each(of[i], &got[i]) {
+				then()
+				return
+			}
+		}
+		if len(got) == len(of) {
+			then()
+			return
+		}
+		es.walk(of[len(got):], read, each, then)
+	})
+}
+
+// rereader returns the decoder for entries that a window has. It verifies the signatures only of those that were not readable
 // completely. If it did not, what decode has left out of them would count here.
-func (es *entries) reread(c *channel, entries []*owner.Entry, then func([]decodedEntry)) {
+func (es *entries) rereader(c *channel) decoder {
 	unreadable := slices.Clone(c.window.unreadable)
-	es.decodeBy(entries, func(e *owner.Entry, body []byte) (difference.Delta, error) {
+	return func(e *owner.Entry, body []byte) (difference.Delta, error) {
 		if slices.Contains(unreadable, e.At.Seq) {
 			return difference.Decode(body)
 		}
 		d, err := difference.Reread(body)
 		d.Sightings = nil // the window has their marks
 		return d, err
-	}, then)
+	}
 }
 
-func (es *entries) decodeBy(entries []*owner.Entry, read func(*owner.Entry, []byte) (difference.Delta, error), then func([]decodedEntry)) {
+// step decodes the first ones of some entries, as many as decodeStep allows, and passes them to then.
+func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decodedEntry)) {
+	packed := 0
+	for i, e := range entries {
+		if packed += e.Size; packed >= decodeStep {
+			entries = entries[:i+1]
+			break
+		}
+	}
 	es.owners.Bodies(entries, func(bodies [][]byte) {
 		got := make([]decodedEntry, len(entries))
 		es.worker.Do(func() {
 			var certificates [][]byte
+			size := 0
 			for i, b := range bodies {
 				d, err := read(entries[i], b)
 				signed := es.signedForFeed(entries[i].Key, d)
@@ -166,6 +221,10 @@ func (es *entries) decodeBy(entries []*owner.Entry, read func(*owner.Entry, []by
 				got[i].unreadable, got[i].bodyLost = err != nil || b == nil || !signed, b == nil
 				certificates = append(certificates, d.Sightings...)
 				got[i].sightings = make([]*difference.Sighting, len(d.Sightings))
+				if size += got[i].size(); size >= decodeStep {
+					got = got[:i+1]
+					break
+				}
 			}
 			opened := difference.OpenSightings(es.verify, certificates)
 			for i := range got {
@@ -173,7 +232,7 @@ func (es *entries) decodeBy(entries []*owner.Entry, read func(*owner.Entry, []by
 				got[i].sightings = es.forFeed(entries[i].Key, got[i].sightings)
 			}
 		}, func() {
-			for i, e := range entries {
+			for i, e := range entries[:len(got)] {
 				if got[i].unreadable {
 					es.stats.Unread++
 					if c := es.feeds[e.Key]; c != nil {

@@ -1,10 +1,13 @@
 package feedtree_test
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,4 +125,75 @@ func TestAStrangersLargeItemIsNotFetched(t *testing.T) {
 		t.Errorf("the sequencer has received %d bytes", sent)
 	}
 	n.checkAll(t, "large", "")
+}
+
+// The feeds that a node leads share a bounded number of bytes that wait for a quorum. The largest ones leave room for the
+// others, and all items get into the logs in the end.
+func TestFeedsShareTheRoomForItems(t *testing.T) {
+	n := swarm(3, nil)
+	publisher := newPublisher(t, 1)
+	body := []byte(`<item><guid>large</guid><title>Large</title><description>` + strings.Repeat("x", 800<<10) + `</description></item>`)
+	n.World.Run(10 * time.Second)
+	var urls []string
+	lead := n.Peers()[0]
+	for i := 0; len(urls) < 9 && i < 60; i++ { // feeds that one node leads
+		address := fmt.Sprintf("http://feed.example/%d", i)
+		site := new(site)
+		site.shows(publisher.metadata())
+		n.Serve(address, site)
+		lead.SubscribeFeed(address)
+		n.World.Run(20 * time.Second)
+		if v, ok := lead.Layers().Owners.View(n.Key(address)); ok && v.Leads {
+			urls = append(urls, address)
+		}
+	}
+	if len(urls) < 9 {
+		t.Fatalf("one node leads %d feeds", len(urls))
+	}
+	committed, offered := map[string]int{}, map[string]int{}
+	last := map[string]*difference.Publication{}
+	publish := func(address string, raw []byte) (accepted bool) {
+		it, err := feed.ReadItem(feed.RSS, raw, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seq, prev := uint64(1), feed.Hash{}
+		if p := last[address]; p != nil {
+			seq, prev = p.Seq+1, p.Hash
+		}
+		p, err := difference.Publish(publisher.key, address, seq, prev, n.Now(), &it)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last[address] = p
+		before := lead.Layers().Feeds.Stats().Accepted
+		offered[address]++
+		lead.Do(func() {
+			lead.Layers().Feeds.Publish(p.Raw, func(err error) {
+				if err == nil {
+					committed[address]++
+				}
+			})
+		})
+		return lead.Layers().Feeds.Stats().Accepted > before
+	}
+	accepted, all := map[string]int{}, 0
+	for _, address := range urls[:8] {
+		for i := range 9 {
+			if publish(address, bytes.Replace(body, []byte("large"), fmt.Appendf(nil, "large %d", i), 1)) {
+				accepted[address]++
+				all += len(body)
+			}
+		}
+	}
+	t.Logf("accepted at once: %v, %d bytes", accepted, all)
+	if all > feedtree.MaxAllAcceptedBytes || all < feedtree.MaxAllAcceptedBytes*3/4 {
+		t.Errorf("%d bytes are accepted at once", all)
+	}
+	if accepted[urls[4]] == 0 || !publish(urls[8], []byte(`<item><guid>small</guid><title>Small</title></item>`)) {
+		t.Errorf("the first feeds have taken all of the room: %v", accepted)
+	}
+	if !n.RunUntil(func() bool { return maps.Equal(committed, offered) }, 10*time.Millisecond, time.Minute) {
+		t.Errorf("of %v items, %v are in the logs", offered, committed)
+	}
 }

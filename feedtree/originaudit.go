@@ -169,23 +169,22 @@ func (oa *originAudits) saw(c *channel, doc *feed.Feed) {
 	f := *doc
 	f.Items = slices.Clone(doc.Items) // which Recognise changes
 	log := oa.owners.Visible(c.key)
-	oa.entries.decode(log, func(got []decodedEntry) {
+	known, w, titles := new(difference.Known), new(difference.Window), map[feed.ID]string{}
+	oa.entries.decode(log, func(e *owner.Entry, d *decodedEntry) {
+		known.AddLogged(d.Delta)
+		w.Apply(d.Delta, e.Time, e.At.Seq)
+		for _, ch := range d.Changes {
+			titles[ch.Item.ID] = titleOfItem(&ch.Item)
+		}
+	}, func() {
 		if oa.feeds[c.key] == c && c.subscribed {
-			oa.compare(c, &f, log, got)
+			oa.compare(c, &f, known, w, titles)
 		}
 	})
 }
 
 // compare finds the differences between a document and the log, and judges those that earlier looks have found.
-func (oa *originAudits) compare(c *channel, f *feed.Feed, log []*owner.Entry, got []decodedEntry) {
-	known, w, titles := new(difference.Known), new(difference.Window), map[feed.ID]string{}
-	for i, e := range log {
-		known.AddLogged(got[i].Delta)
-		w.Apply(got[i].Delta, e.Time, e.At.Seq)
-		for _, ch := range got[i].Changes {
-			titles[ch.Item.ID] = titleOfItem(&ch.Item)
-		}
-	}
+func (oa *originAudits) compare(c *channel, f *feed.Feed, known *difference.Known, w *difference.Window, titles map[feed.ID]string) {
 	known.Recognise(f)
 	now, found := oa.clock.Now(), []originDiffer(nil)
 	if known.Suspicious(f) == "" {

@@ -53,11 +53,11 @@ func (ws *witnesses) answerPage(key overlay.ID, url string, r *sightRecord) {
 	}
 	address, _ := feed.DocumentURL(url)
 	r.judging = true
-	ws.entries.decode(log, func(got []decodedEntry) {
-		deltas, seen := make([]difference.Delta, len(got)), []difference.Version(nil)
-		for i := range got {
-			deltas[i] = got[i].Delta
-		}
+	var deltas []difference.Delta
+	var seen []difference.Version
+	ws.entries.decode(log, func(_ *owner.Entry, d *decodedEntry) {
+		deltas = append(deltas, d.Delta)
+	}, func() {
 		ws.entries.worker.Do(func() { seen = difference.SeenOnPage(text, address, deltas, asked) }, func() {
 			r.judging, r.judged = false, judgement{head, text, asked, seen}
 			if ws.records[key] == r {

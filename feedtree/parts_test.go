@@ -381,11 +381,15 @@ func TestEntriesOfOtherFeeds(t *testing.T) {
 			t.Errorf("%s: %v", url, got)
 		}
 	}
-	es.decode([]*owner.Entry{{Key: key}}, func(got []decodedEntry) {
-		if !got[0].bodyLost || !got[0].unreadable || b.stats.Unread != 1 {
-			t.Errorf("%+v", got[0])
+	read := 0
+	es.decode([]*owner.Entry{{Key: key}}, func(_ *owner.Entry, d *decodedEntry) {
+		if read++; !d.bodyLost || !d.unreadable || b.stats.Unread != 1 {
+			t.Errorf("%+v", d)
 		}
-	})
+	}, func() { read++ })
+	if read != 2 {
+		t.Errorf("%d calls", read)
+	}
 	var d difference.Delta
 	for i := range 3 {
 		it, err := feed.NewItem(feed.RSS, feed.Meaning{GUID: fmt.Sprint(i), Title: "A", Content: strings.Repeat("x", maxPart/2)}, began)

@@ -42,9 +42,10 @@ func newReader(m *common, cutOffs *cutOffs, repairer *repairer, trusts *trusts, 
 // reading is what a reader keeps of a feed.
 type reading struct {
 	window  window
-	syncing bool     // the window is being updated from the log
-	rebuild bool     // the window is to be rebuilt after the current update
-	waiters []func() // called when the window is up to date
+	syncing bool           // the window is being updated from the log
+	rebuild bool           // the window is to be rebuilt after the current update
+	waiters []func()       // called when the window is up to date
+	lost    []*owner.Entry // entries whose bodies the disk has lost, as this update has found
 }
 
 // Newest returns when the newest item of a feed was found, or the zero time if the feed has no items.
@@ -75,30 +76,49 @@ func (rd *reader) sync(c *channel, then func()) {
 	if c.rebuild {
 		c.rebuild = false
 		c.window.reset()
+		c.lost = nil
 	}
 	fresh, replaced := entriesAfter(rd.owners.Visible(c.key), c.window.applied)
 	if len(fresh) == 0 && !replaced {
-		waiting := c.waiters
-		c.waiters = nil
+		lost, waiting := c.lost, c.waiters
+		c.lost, c.waiters = nil, nil
+		rd.repairer.recover(c, lost)
 		for _, then := range waiting {
 			then()
 		}
 		return
 	}
 	c.syncing = true
-	var orphaned []*owner.Entry
-	if replaced {
-		orphaned = rd.owners.Orphaned(c.key, c.window.applied)
+	proceed := func(switchLog func()) {
+		rd.entries.step(fresh, decodeNew, func(got []decodedEntry) {
+			c.syncing = false
+			switchLog()
+			rd.apply(c, fresh, got)
+			rd.owners.Release(c.key, c.window.applied)
+			rd.sync(c, nil) // goes on with the other entries
+		})
 	}
-	rd.entries.decode(slices.Concat(orphaned, fresh), func(got []decodedEntry) {
-		c.syncing = false
-		if replaced {
+	if !replaced {
+		proceed(func() {})
+		return
+	}
+	// The newest of the orphaned entries are read first. The items of those for which there is no room are not shown
+	// until the log has them.
+	orphaned := rd.owners.Orphaned(c.key, c.window.applied)
+	newest := slices.Clone(orphaned)
+	slices.Reverse(newest)
+	deltas, at, size := make([]decodedEntry, len(orphaned)), len(orphaned), 0
+	rd.entries.walk(newest, decodeNew, func(_ *owner.Entry, d *decodedEntry) bool {
+		at--
+		deltas[at] = *d
+		size += d.size()
+		return size < maxExtraBytes
+	}, func() {
+		proceed(func() {
 			rd.stats.Rebuilt++
-			c.window.switchLog(orphaned, got[:len(orphaned)])
-		}
-		rd.apply(c, fresh, got[len(orphaned):])
-		rd.owners.Release(c.key, c.window.applied)
-		rd.sync(c, nil)
+			c.lost = nil
+			c.window.switchLog(orphaned, deltas)
+		})
 	})
 }
 
@@ -109,19 +129,17 @@ func (rd *reader) rebuildWindow(c *channel) {
 	rd.sync(c, nil)
 }
 
-// apply adds entries to a window and reports news.
+// apply adds the first ones of the fresh entries, which have been decoded, to a window and reports news.
 func (rd *reader) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry) {
 	w := &c.window
-	var lost []*owner.Entry
-	defer func() { rd.repairer.recover(c, lost) }()
 	shownBefore := slices.ContainsFunc(fresh, func(e *owner.Entry) bool { return e.Hash == w.shownUpTo })
-	for i, e := range fresh {
+	for i, e := range fresh[:len(deltas)] {
 		rd.applyEntry(c, e, deltas[i], shownBefore)
 		if shownBefore && e.Hash == w.shownUpTo { // everything up to this entry was shown before
 			shownBefore, w.shownUpTo = false, owner.Hash{}
 		}
 		if deltas[i].bodyLost {
-			lost = append(lost, e)
+			c.lost = append(c.lost, e)
 		}
 	}
 	rd.trusts.confirm(c)
@@ -255,6 +273,16 @@ type Document struct {
 	Pin *difference.Pin
 }
 
+// maxDocumentBytes bounds the items of a Document: its readers have all of them in memory. The oldest are left out, and people
+// are told so.
+const maxDocumentBytes = 64 << 20
+
+// A place is that of an item in a log: the number of its entry, and the index of the change in it.
+type place struct {
+	seq    uint64
+	change int
+}
+
 // Head passes the same Document as Read, without the entries, to then. It reads no items, so it takes the same time
 // for a feed of thousands of items as for an empty one.
 func (rd *reader) Head(key overlay.ID, then func(Document)) {
@@ -318,13 +346,14 @@ func (rd *reader) read(key overlay.ID, choose func(*window) []difference.Entry, 
 		shown := slices.DeleteFunc(slices.Clone(logged), func(e difference.Entry) bool { return newer[e.ID] })
 		log := rd.owners.Visible(key)
 		var needed []*owner.Entry
-		index := map[uint64]int{}
+		refs, places := map[uint64]bool{}, map[place]bool{}
 		need := func(e difference.Entry) {
-			if _, known := index[e.Ref]; known {
+			places[place{e.Ref, e.Change}] = true
+			if refs[e.Ref] {
 				return
 			}
 			if i, found := slices.BinarySearchFunc(log, e.Ref, func(of *owner.Entry, seq uint64) int { return cmp.Compare(of.At.Seq, seq) }); found {
-				index[e.Ref] = len(needed)
+				refs[e.Ref] = true
 				needed = append(needed, log[i])
 			}
 		}
@@ -342,13 +371,26 @@ func (rd *reader) read(key overlay.ID, choose func(*window) []difference.Entry, 
 				need(before.Entry)
 			}
 		}
-		rd.entries.reread(c, needed, func(deltas []decodedEntry) {
+		slices.SortFunc(needed, func(a, b *owner.Entry) int { return cmp.Compare(b.At.Seq, a.At.Seq) })
+		changes, size, oldest := map[place]difference.Change{}, 0, uint64(0)
+		rd.entries.walk(needed, rd.entries.rereader(c), func(e *owner.Entry, d *decodedEntry) bool {
+			for i, ch := range d.Changes {
+				if at := (place{e.At.Seq, i}); places[at] {
+					changes[at] = ch
+					size += len(ch.Item.Raw)
+				}
+			}
+			if size < maxDocumentBytes {
+				return true
+			}
+			oldest = e.At.Seq
+			return false
+		}, func() {
 			entry := func(e difference.Entry) (_ feed.Entry, ok bool) {
-				i, ok := index[e.Ref]
-				if !ok || e.Change >= len(deltas[i].Changes) {
+				ch, ok := changes[place{e.Ref, e.Change}]
+				if !ok {
 					return feed.Entry{}, false
 				}
-				ch := deltas[i].Changes[e.Change]
 				given := provenance(ch.Publication, c.trust)
 				if given == Single {
 					given = w.marks.of(difference.Version{ID: e.ID, Hash: e.Hash}).String()
@@ -360,6 +402,8 @@ func (rd *reader) read(key overlay.ID, choose func(*window) []difference.Entry, 
 				if before, kept := signed[e.ID]; kept && current.Provenance != ByPublisher {
 					if former, found := entry(before); found {
 						current = former
+					} else if before.Ref < oldest {
+						ok = false // what replaces it does not count
 					}
 				}
 				current.Withdrawn = e.Withdrawn
@@ -376,6 +420,9 @@ func (rd *reader) read(key overlay.ID, choose func(*window) []difference.Entry, 
 				}
 			}
 			d.Entries = mergeByTime(d.Entries, extras)
+			if oldest > 0 {
+				rd.refusals.add(Refusal{URL: c.url, Why: fmt.Sprintf("the items of this feed have more than %d MiB, and readers see the newest %d of %d", maxDocumentBytes>>20, len(d.Entries), len(shown)+len(extras))})
+			}
 			then(d)
 		})
 	})
@@ -389,11 +436,11 @@ func (rd *reader) Recall(key overlay.ID, then func(*difference.Known)) {
 		return
 	}
 	rd.sync(c, func() {
-		rd.entries.reread(c, rd.owners.Visible(key), func(deltas []decodedEntry) {
-			known := new(difference.Known)
-			for _, d := range deltas {
-				known.AddLogged(d.Delta)
-			}
+		known := new(difference.Known)
+		rd.entries.walk(rd.owners.Visible(key), rd.entries.rereader(c), func(_ *owner.Entry, d *decodedEntry) bool {
+			known.AddLogged(d.Delta)
+			return true
+		}, func() {
 			for _, e := range c.window.extras {
 				known.Add(difference.Delta{Changes: []difference.Change{{Item: e.Item}}})
 			}

@@ -30,6 +30,9 @@ const epochNews = 10 * time.Minute
 // Lead makes this node the sequencer of a feed, or ends that. When the log has been read, ready is called with the
 // known items of the feed.
 func (sq *sequencer) Lead(key overlay.ID, on bool, ready func(known *difference.Known)) {
+	if c := sq.feeds[key]; c != nil && c.leader != nil {
+		sq.acceptor.wait(c.leader, -c.leader.waiting) // the publishers' nodes send them to the next sequencer
+	}
 	if !on {
 		if c := sq.feeds[key]; c != nil {
 			c.leader, c.heardAt = nil, sq.clock.Now()
@@ -46,34 +49,37 @@ func (sq *sequencer) Lead(key overlay.ID, on bool, ready func(known *difference.
 	sq.cutOffs.endAlone(c)
 	sq.heartbeats.lead(c)
 	log := sq.owners.Log(key)
-	sq.entries.decode(log, func(deltas []decodedEntry) {
+	known := new(difference.Known)
+	sq.entries.walk(log, decodeNew, func(e *owner.Entry, d *decodedEntry) bool {
+		if c.leader != l {
+			return false
+		}
+		l.window.Apply(d.Delta, e.Time, e.At.Seq)
+		known.AddLogged(d.Delta)
+		if d.unreadable {
+			known.MarkLossy() // the origin may still show the unreadable items
+		}
+		if v.Epoch != nil {
+			sq.certifier.readLogged(c, d.sightings, e.Time, v.Epoch.Owners)
+		}
+		if d.Head != nil {
+			l.setHead(d.Head)
+		}
+		for _, ch := range d.Changes {
+			if p := ch.Publication; p != nil {
+				l.addReceipt(p, true)
+				if l.window.Pin().Valid(p.Key) {
+					l.hearPublisher(p, e.Time, sq.clock.Now())
+				}
+			}
+		}
+		return true
+	}, func() {
 		if c.leader != l {
 			return
 		}
-		known, now := new(difference.Known), sq.clock.Now()
 		if v.Epoch != nil {
 			l.countedBy = v.Epoch.Owners
-		}
-		for i, e := range log {
-			l.window.Apply(deltas[i].Delta, e.Time, e.At.Seq)
-			known.AddLogged(deltas[i].Delta)
-			if deltas[i].unreadable {
-				known.MarkLossy() // the origin may still show the unreadable items
-			}
-			if v.Epoch != nil {
-				sq.certifier.readLogged(c, deltas[i].sightings, e.Time, v.Epoch.Owners)
-			}
-			if deltas[i].Head != nil {
-				l.setHead(deltas[i].Head)
-			}
-			for _, ch := range deltas[i].Changes {
-				if p := ch.Publication; p != nil {
-					l.addReceipt(p, true)
-					if l.window.Pin().Valid(p.Key) {
-						l.hearPublisher(p, e.Time, now)
-					}
-				}
-			}
 		}
 		l.pin = l.window.Pin()
 		l.ready = true
@@ -165,7 +171,7 @@ func (sq *sequencer) Absorbing(key overlay.ID) bool {
 }
 
 // maxAbsorbed is the largest number of entries that one body of another branch can become.
-const maxAbsorbed = owner.MaxBody/maxPart + 16
+const maxAbsorbed = difference.MaxDelta/maxPart + 16
 
 // AppendAbsorbed appends what is new in the bodies that Absorb took, as far as the log has room and has been read.
 func (sq *sequencer) AppendAbsorbed(key overlay.ID) {

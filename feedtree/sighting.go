@@ -11,6 +11,7 @@ import (
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay"
+	"tidings/overlay/owner"
 )
 
 // This file, certifier.go and witnessed.go let readers know which polled items more than one node has seen at the
@@ -245,11 +246,8 @@ func (ws *witnesses) Doubted(key overlay.ID) {
 func (ws *witnesses) compare(key overlay.ID, r *sightRecord, doc *feed.Feed) {
 	f := *doc
 	f.Items = slices.Clone(doc.Items) // which Recognise changes
-	ws.entries.decode(ws.owners.Visible(key), func(deltas []decodedEntry) {
-		known := new(difference.Known)
-		for _, d := range deltas {
-			known.AddLogged(d.Delta)
-		}
+	known := new(difference.Known)
+	ws.entries.decode(ws.owners.Visible(key), func(_ *owner.Entry, d *decodedEntry) { known.AddLogged(d.Delta) }, func() {
 		known.Recognise(&f)
 		if slices.ContainsFunc(f.Items, func(it feed.Item) bool { has, _ := known.Has(it.ID, it.Hash); return !has }) {
 			r.head = r.fetched

@@ -45,6 +45,10 @@ type extraItem struct {
 	replaced feed.Hash
 }
 
+// maxExtraBytes bounds the extra items of a feed, beside their number (feed.MaxItems), because they are in memory. At the
+// limit the last ones are not shown until the log has them.
+const maxExtraBytes = 32 << 20
+
 // maxFetchedAge bounds how long a fetched item is shown if the log never gets it. Logs keep entries for the same
 // time, and longer only if they are short.
 const maxFetchedAge = 7 * 24 * time.Hour
@@ -181,7 +185,7 @@ func (w *window) addFetched(d difference.Delta, now time.Time) (news []differenc
 		}
 	}
 	w.extras = append(found, w.extras...) // documents begin with the newest item
-	w.extras = w.extras[:min(len(w.extras), feed.MaxItems)]
+	w.trimExtras()
 	if w.head == nil {
 		w.head = d.Head
 	}
@@ -228,8 +232,19 @@ func (w *window) dropReplaced(first uint64, oldest time.Time) {
 		}
 		return e.Arrived.Before(oldest)
 	})
-	w.extras = w.extras[:min(len(w.extras), feed.MaxItems)]
+	w.trimExtras()
 	maps.DeleteFunc(w.signed, func(_ feed.ID, e difference.Entry) bool { return e.Ref < first })
+}
+
+// trimExtras drops the last extra items beyond their bounds.
+func (w *window) trimExtras() {
+	size := 0
+	for i, e := range w.extras {
+		if size += len(e.Item.Raw); i == feed.MaxItems || size > maxExtraBytes {
+			w.extras = slices.Delete(w.extras, i, len(w.extras))
+			return
+		}
+	}
 }
 
 // mergeByTime inserts entries that are not in the log into those of the log, whose order stays. Each goes before

@@ -117,20 +117,18 @@ func (i *imports) begin(ctx context.Context, began time.Time, work func(context.
 	run := &importRun{id: rand.Text(), began: began, state: importWaiting, finished: make(chan struct{}), cancel: cancel}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	var before <-chan struct{} // closed when the import before this one has ended
-	for _, other := range i.runs {
-		if !other.hasEnded() {
-			before = other.finished
-		}
-	}
+	before := slices.DeleteFunc(slices.Clone(i.runs), (*importRun).hasEnded)
 	if err := i.add(run); err != nil {
 		cancel()
 		return nil, err
 	}
 	i.running.Go(func() {
 		defer cancel()
-		if before != nil {
-			<-before // which ends soon if the node does
+		for _, other := range before {
+			select {
+			case <-other.finished: // soon, if the node ends
+			case <-ctx.Done(): // it gives up its place, and its work finds that it has been stopped
+			}
 		}
 		run.finish(ctx, work(ctx, run))
 	})

@@ -236,6 +236,50 @@ func TestAProgramsImportIsStopped(t *testing.T) {
 	})
 }
 
+// An import whose program goes away while it waits for another one gives up its place. The one behind it goes on waiting.
+func TestAWaitingImportGivesUpItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var of imports
+		proceed, begun := make(chan struct{}), 0
+		begin := func() (*importRun, context.CancelFunc, error) {
+			ctx, leave := context.WithCancel(t.Context())
+			run, err := of.begin(ctx, time.Now(), func(ctx context.Context, _ *importRun) error {
+				if ctx.Err() == nil {
+					begun++
+					<-proceed
+				}
+				return ctx.Err()
+			})
+			return run, leave, err
+		}
+		var runs []*importRun
+		var leaves []context.CancelFunc
+		for range maxImports {
+			run, leave, err := begin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer leave()
+			runs, leaves = append(runs, run), append(leaves, leave)
+		}
+		synctest.Wait()
+		leaves[1]()
+		synctest.Wait()
+		if !runs[1].hasEnded() || runs[1].state != importStopped || runs[0].hasEnded() || begun != 1 {
+			t.Errorf("the import that waits is %s, %d run at a time", runs[1].state, begun)
+		}
+		last, leave, err := begin()
+		if err != nil {
+			t.Fatalf("no place is free: %v", err)
+		}
+		defer leave()
+		close(proceed)
+		if _, err := last.wait(); err != nil || begun != maxImports {
+			t.Errorf("%v after %d imports", err, begun)
+		}
+	})
+}
+
 // A node that stops ends its imports, and begins no other. What was subscribed to is there after its next start, and the
 // same list brings the rest.
 func TestANodeStopsInTheMiddleOfAnImport(t *testing.T) {

@@ -14,9 +14,16 @@ const (
 	// sent.
 	pullTime     = 2 * time.Second
 	maxPullTries = 3
+	// maxPullPatience bounds the time that an answer of a peer with a slow line may take: the largest chunk at 1.5 KB/s.
+	// maxPatient is the number of such peers that are remembered; at the limit all are forgotten, and learned again.
+	maxPullPatience = 32 * time.Second
+	maxPatient      = 256
 	// maxPullTime bounds a whole pull. Otherwise a peer that sends very little at a time could keep this node
-	// from pulling elsewhere.
+	// from pulling elsewhere. What has come extends it by the time that it takes at minPullRate, in bytes a second, up to
+	// maxSlowPull.
 	maxPullTime = 3 * time.Minute
+	minPullRate = 3 << 10
+	maxSlowPull = 30 * time.Minute
 	// maxWaitingPulls bounds the pulls of one log that wait for a repair of its bodies; further ones fail.
 	maxWaitingPulls = 16
 	// maxPage bounds the entries of one answer; pageBytes bounds their size.
@@ -38,6 +45,8 @@ type puller struct {
 	epochs  *epochs
 	storage *storage
 	bytes   int // bytes held by pulls under way; at most about maxPulling
+	// patience is how long an answer of a peer may take, if that is longer than pullTime because answers have come late.
+	patience map[env.PeerID]time.Duration
 	// finish is called with a replica whose pull has brought everything. It ends the pull, at once or later.
 	finish func(s *replica)
 }
@@ -50,6 +59,7 @@ type pull struct {
 	tries   int       // number of times that the present request was sent
 	askedAt time.Time // time of the last request
 	since   time.Time // start of the pull
+	brought int       // bytes that have come
 
 	forMerge        bool     // the entries are of another branch, to be merged; this node's log is not changed
 	repairs         []*Entry // entries of this node's log whose lost bodies are wanted; nil: new entries are wanted
@@ -139,7 +149,26 @@ func (u *puller) ask(s *replica) {
 		p.from = c.Peer
 	}
 	u.sendTo(p.from, m)
-	u.after(pullTime, task{kind: taskRetryPull, key: s.key})
+	u.after(u.patienceWith(p.from.ID), task{kind: taskRetryPull, key: s.key})
+}
+
+// patienceWith returns how long an answer of a peer may take before the request is repeated.
+func (u *puller) patienceWith(peer env.PeerID) time.Duration {
+	return max(pullTime, u.patience[peer])
+}
+
+// late notes that an answer has come to a request that was repeated or given up meanwhile: the line is slow, and repeated
+// requests make it slower.
+func (u *puller) late(peer env.PeerID) {
+	if u.patience == nil || len(u.patience) >= maxPatient {
+		u.patience = map[env.PeerID]time.Duration{}
+	}
+	u.patience[peer] = min(2*u.patienceWith(peer), maxPullPatience)
+}
+
+// tooLong reports whether a pull has taken too long for what it has brought.
+func (p *pull) tooLong(now time.Time) bool {
+	return now.Sub(p.since) > min(maxPullTime+time.Duration(p.brought)*time.Second/minPullRate, maxSlowPull)
 }
 
 // retry repeats the request of a pull, or ends the pull.
@@ -147,8 +176,8 @@ func (u *puller) retry(s *replica, now time.Time) {
 	p := s.pull
 	switch {
 	case p == nil:
-	case now.Sub(p.askedAt) < pullTime, p.lookingUp, p.storing:
-	case p.tries >= maxPullTries, now.Sub(p.since) > maxPullTime:
+	case now.Sub(p.askedAt) < u.patienceWith(p.from.ID), p.lookingUp, p.storing:
+	case p.tries >= maxPullTries, p.tooLong(now):
 		u.node.Suspect(p.from.ID)
 		u.end(s, false)
 	default:
@@ -178,6 +207,7 @@ func (u *puller) fail(s *replica, err error) error {
 func (u *puller) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 	s := u.replicas.of(m.Key)
 	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.nonce != m.Nonce || s.pull.chunked >= 0 || s.pull.lookingUp || s.pull.storing {
+		u.late(from)
 		return nil
 	}
 	p := s.pull
@@ -189,7 +219,7 @@ func (u *puller) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 		return u.fail(s, errors.Join(err, errPulled))
 	}
 	p.epoch, p.note, p.version, p.more, p.committed, p.tries = e, m.Note, m.Version, m.More, m.Committed, 0
-	if m.Restart && len(p.entries) > 0 || u.clock.Now().Sub(p.since) > maxPullTime {
+	if m.Restart && len(p.entries) > 0 || p.tooLong(u.clock.Now()) {
 		return u.fail(s, nil) // the peer has dropped the entries meanwhile, or the pull takes too long
 	}
 	if m.Restart {
@@ -206,6 +236,7 @@ func (u *puller) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 		p.bodies = append(p.bodies, k.Body)
 		p.bytes += len(k.Entry) + e.Size
 		u.bytes += len(k.Entry) + e.Size
+		p.brought += len(k.Entry) + len(k.Body)
 	}
 	if p.bytes > maxPulled || p.more && len(m.Entries) == 0 {
 		return u.fail(s, errPulled)
@@ -255,17 +286,21 @@ func (u *puller) continuePull(s *replica) {
 func (u *puller) onChunk(from env.PeerID, m *ownerpb.Chunk) error {
 	s := u.replicas.of(m.Key)
 	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.chunked < 0 {
+		u.late(from)
 		return nil
 	}
 	p := s.pull
 	e, body := p.entries[p.chunked], p.bodies[p.chunked]
 	if Hash(m.Hash) != e.Hash || int(m.Offset) != len(body) {
-		return nil // duplicate
+		u.late(from) // the request was repeated
+		return nil
 	}
 	if len(m.Bytes) != min(maxInline, e.Size-len(body)) { // smaller chunks would keep this node from pulling elsewhere
 		return u.fail(s, nil)
 	}
-	p.tries = 0
+	if p.tries, p.brought = 0, p.brought+len(m.Bytes); p.tooLong(u.clock.Now()) {
+		return u.fail(s, nil)
+	}
 	body = append(body, m.Bytes...)
 	p.bodies[p.chunked] = body
 	if len(body) < e.Size {
@@ -275,6 +310,7 @@ func (u *puller) onChunk(from env.PeerID, m *ownerpb.Chunk) error {
 	if HashOf(body) != e.Body {
 		return u.fail(s, errBody)
 	}
+	u.storage.bodies.put(e.Hash, body) // the next pull need not fetch it again, if this one fails
 	u.continuePull(s)
 	return nil
 }
