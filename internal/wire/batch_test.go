@@ -90,6 +90,28 @@ func TestVerifiersAgreeOnSignaturesWithTorsion(t *testing.T) {
 	}
 }
 
+// Everybody can sign for a key of small order, and all ways of verifying accept that: a node that refused it would disagree, too.
+func TestVerifiersAgreeOnKeysOfSmallOrder(t *testing.T) {
+	signer := NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), Hash{1})
+	v := NewVerifier(Hash{1})
+	plain := signer.Sign(DomainEntry, []byte("an entry")).Raw
+	for name, point := range map[string][]byte{
+		"order 1":                       append([]byte{1}, make([]byte, 31)...),
+		"order 4":                       make([]byte, 32),
+		"order 1, y not below 2^255-19": append(append([]byte{0xee}, bytes.Repeat([]byte{0xff}, 30)...), 0x7f),
+	} {
+		odd := Envelope(point, []byte("an entry"), append(bytes.Clone(point), make([]byte, 32)...))
+		if _, err := v.Open(DomainEntry, odd); err != nil {
+			t.Errorf("%s: alone: %v", name, err)
+		}
+		for i, got := range v.OpenAll(DomainEntry, [][]byte{plain, odd}) {
+			if got.Err != nil {
+				t.Errorf("%s: number %d of two: %v", name, i, got.Err)
+			}
+		}
+	}
+}
+
 func BenchmarkOpenAll(b *testing.B) {
 	v := NewVerifier(Hash{1})
 	for _, c := range []struct {
