@@ -104,6 +104,11 @@ func startCentre(t *testing.T, whenFull string) *hostingCentre {
 			c.watches[name] = append(c.watches[name], strings.Fields(out)[0])
 		}
 	}
+	for _, name := range []string{"crawler-1", "filter-1-1"} {
+		if _, err := c.nodes[name].runCommand("watch", "anything"); err == nil || !strings.Contains(err.Error(), "make searches at a reflector: reflector-1, reflector-2, reflector-3") {
+			t.Errorf("a search at %s: %v", name, err)
+		}
+	}
 	eventually(t, timeout, "the filters to have all queries", func() error {
 		for name := range c.watches {
 			h, err := c.status(name)

@@ -187,6 +187,7 @@ func TestTimeFormats(t *testing.T) {
 		{23 * time.Hour, "23 h ago", "in 23 h"},
 		{24 * time.Hour, "1 day ago", "in 1 day"},
 		{50 * time.Hour, "2 days ago", "in 2 days"},
+		{90*24*time.Hour - time.Second, "89 days ago", "in 90 days"},
 	} {
 		past, future := noon.Add(-c.d), noon.Add(c.d)
 		if got := ago(&past, noon); got != c.ago {

@@ -40,7 +40,11 @@ func until(t *time.Time, now time.Time) string {
 	case t.Sub(now) < time.Second:
 		return "now"
 	}
-	return "in " + span(t.Sub(now))
+	d := t.Sub(now)
+	if d > time.Hour {
+		d = d.Round(time.Minute) // so that 90 days are not 89 at once
+	}
+	return "in " + span(d)
 }
 
 // since says for how long a state has lasted.

@@ -3,6 +3,7 @@ package tiers
 import (
 	"time"
 
+	"tidings/cobra/provision"
 	"tidings/internal/env"
 )
 
@@ -19,6 +20,7 @@ type State struct {
 	WaitsFor   string      // name of the node whose queue is full, so that this node does not go on; "": none
 	Since      time.Time   // since when
 	Stats      Stats
+	Reflectors []string // names of the reflectors of the plan
 }
 
 // A LinkState is the state of a link.
@@ -36,6 +38,11 @@ func (t *Tiers) State() State {
 	s := State{Name: t.plans.self().Name, Role: t.Role(), Plan: t.plans.plan.Digest, Stats: t.Stats()}
 	if t.out == nil {
 		return s
+	}
+	for _, n := range t.plans.plan.Nodes {
+		if n.Role == provision.Reflector {
+			s.Reflectors = append(s.Reflectors, n.Name)
+		}
 	}
 	s.Settled, s.Retired = t.isSettled, t.retired()
 	left := func(list []neighbour, id env.PeerID, items int) bool { return items == 0 && !has(list, id) }

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"tidings/cobra"
+	"tidings/cobra/provision"
 	"tidings/cobra/query"
+	"tidings/cobra/tiers"
 	"tidings/internal/feed"
 	"tidings/internal/locale"
 	"tidings/proxy"
@@ -56,6 +58,9 @@ func (ws *watches) watchFor(ctx context.Context, text string, owner uint32, admi
 	}
 	text = q.String()
 	k := ws.keywords
+	if err := ws.refuseElsewhere(ctx); err != nil {
+		return proxy.Watch{}, err
+	}
 	release, err := ws.reserve(ctx)
 	if err != nil {
 		return proxy.Watch{}, err
@@ -92,6 +97,24 @@ func (ws *watches) watchFor(ctx context.Context, text string, owner uint32, admi
 		return proxy.Watch{}, err
 	}
 	return proxy.Watch{Number: uint32(number), Query: text, Since: time.Now().Truncate(time.Second), Token: tokenID(owner)}, nil
+}
+
+// refuseElsewhere returns an error at a node of a hosting centre that gets no articles for searches.
+func (ws *watches) refuseElsewhere(ctx context.Context) error {
+	if !ws.keywords.tier.hosted {
+		return nil
+	}
+	var s tiers.State
+	if err := ws.do(ctx, func() { s = ws.node.Tiers.State() }); err != nil {
+		return fmt.Errorf("make a search: %w", err)
+	}
+	switch {
+	case s.Retired:
+		return fmt.Errorf("%w: this node is no longer in the topology; make searches at a reflector: %s", proxy.ErrQuery, strings.Join(s.Reflectors, ", "))
+	case s.Role != provision.Reflector:
+		return fmt.Errorf("%w: this node is a %s, to which no matches are sent; make searches at a reflector: %s", proxy.ErrQuery, s.Role, strings.Join(s.Reflectors, ", "))
+	}
+	return nil
 }
 
 // reserve waits until no search is being made. Until release is called, no other one is.
