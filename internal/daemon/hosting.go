@@ -329,17 +329,24 @@ func hostingFindings(s tiers.State, notTaken string, now time.Time) (findings []
 		add(levelNote, locale.Say("the last change of the topology is not complete: articles of the plan before are still under way"),
 			locale.Say("run all nodes of both topologies until it is"))
 	}
+	silent := func(l tiers.LinkState) bool { return now.Sub(l.Heard) > hostingSilence }
+	links := slices.Concat(s.Down, s.Up)
+	see := func(name string) locale.Text { // what a node that runs says itself
+		if slices.ContainsFunc(links, func(l tiers.LinkState) bool { return l.Name == name && silent(l) }) {
+			return locale.Say("check whether it runs, and its address in the topology")
+		}
+		return locale.Say("run tidings doctor on %s", name)
+	}
 	full := slices.ContainsFunc(s.Down, func(l tiers.LinkState) bool { return !l.Full.IsZero() })
 	if s.WaitsFor != "" && s.Role == provision.Filter && !full {
 		add(levelNote, locale.Say("this node takes no articles by the new topology until it has the searches of %s", s.WaitsFor),
 			locale.Say("check whether %s runs and has the same topology", s.WaitsFor))
 	} else if s.WaitsFor != "" {
-		add(levelNote, locale.Say("this node waits for %s, because it or a node before it has had a full queue since %s", s.WaitsFor, s.Since.UTC().Format("2006-01-02 15:04:05 UTC")),
-			locale.Say("run tidings doctor on %s", s.WaitsFor))
+		add(levelNote, locale.Say("this node waits for %s, because it or a node before it has had a full queue since %s", s.WaitsFor, s.Since.UTC().Format("2006-01-02 15:04:05 UTC")), see(s.WaitsFor))
 	}
 	for _, l := range s.Down {
 		if l.Dropped > 0 {
-			add(levelNote, locale.Say("articles dropped for %s, because its queue was full: %d", l.Name, l.Dropped), locale.Say("run tidings doctor on %s", l.Name))
+			add(levelNote, locale.Say("articles dropped for %s, because its queue was full: %d", l.Name, l.Dropped), see(l.Name))
 		}
 	}
 	for _, l := range s.Up {
@@ -347,8 +354,8 @@ func hostingFindings(s tiers.State, notTaken string, now time.Time) (findings []
 			add(levelNote, locale.Say("articles for this node that %s has dropped, because this node was too slow: %d", l.Name, l.Dropped), resourceRemedy)
 		}
 	}
-	for _, l := range append(s.Down, s.Up...) {
-		if now.Sub(l.Heard) > hostingSilence {
+	for _, l := range links {
+		if silent(l) {
 			add(levelNote, locale.Say("%s is silent", l.Name), locale.Say("check whether it runs, and its address in the topology"))
 		}
 	}

@@ -76,6 +76,13 @@ func TestTheDoctorNamesTheNodeThatIsTooSlow(t *testing.T) {
 			t.Errorf("%+v:\n%s, want\n%s", s, got, want)
 		}
 	}
+	for what, heard := range map[string]time.Time{"run tidings doctor on reflector-2": now, "check whether it runs, and its address in the topology": now.Add(-time.Hour)} {
+		down := []tiers.LinkState{{Name: "reflector-2", Full: now, Heard: heard}}
+		findings := hostingFindings(tiers.State{Name: "filter-1", Role: "filter", Settled: true, WaitsFor: "reflector-2", Since: now, Down: down}, "", now)
+		if got := findings[1].Do.String(); got != what {
+			t.Errorf("silent for %v: %q, want %q", now.Sub(heard), got, what)
+		}
+	}
 	notTaken = "its revision is old"
 	if got := all(tiers.State{Name: "filter-1", Role: "filter", Settled: true}); !strings.Contains(got, "it does not take that of its file: its revision is old\n") {
 		t.Error(got)
