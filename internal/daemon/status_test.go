@@ -90,7 +90,7 @@ func TestFindingsNameTheTrouble(t *testing.T) {
 		},
 		"since the start, damage was found in 2 re": func(_ *status, s *Snapshot) { s.Store.Damaged = 2 },
 	} {
-		st, snap := &status{dataDir: &dataDir{}, damage: &storeDamage{}}, good
+		st, snap := &status{dataDir: &dataDir{}, damage: &storeDamage{}, hosting: &hosting{}}, good
 		change(st, &snap)
 		if found := st.findings(snap); !slices.ContainsFunc(found, func(f proxy.Finding) bool { return strings.HasPrefix(f.What.String(), want) }) {
 			t.Errorf("no %q in %+v", want, found)
