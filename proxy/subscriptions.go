@@ -272,7 +272,21 @@ type Hosting struct {
 
 	// TopologyError says why the node does not take the topology of its file, and goes on with the one that it has.
 	TopologyError string     `json:"topology_error,omitempty"`
-	Discovery     *Discovery `json:"discovery,omitempty"` // of a crawler
+	Discovery     *Discovery `json:"discovery,omitempty"`  // of a crawler
+	CrawlList     *CrawlList `json:"crawl_list,omitempty"` // of a crawler
+}
+
+// A CrawlList says what of its list a crawler cannot poll.
+type CrawlList struct {
+	Wrong    int            `json:"wrong"`    // entries that are no addresses
+	Failing  int            `json:"failing"`  // feeds whose last poll failed
+	Failures []CrawlFailure `json:"failures"` // the first ten, by their addresses
+}
+
+// A CrawlFailure says why a poll failed.
+type CrawlFailure struct {
+	URL string `json:"url"`
+	Why string `json:"why"`
 }
 
 // HostingRates are what a node of a hosting centre has measured lately. Plans are made from them.

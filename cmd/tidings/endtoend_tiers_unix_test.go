@@ -70,6 +70,7 @@ func startCentre(t *testing.T, whenFull string) *hostingCentre {
 	for i := range c.feeds {
 		fmt.Fprintf(&addresses, "%s/feed%d\n", server.URL, i)
 	}
+	addresses.WriteString("no address\n")
 	if err := os.WriteFile(list, []byte(addresses.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -109,6 +110,16 @@ func startCentre(t *testing.T, whenFull string) *hostingCentre {
 			t.Errorf("a search at %s: %v", name, err)
 		}
 	}
+	eventually(t, timeout, "the crawler to have read its list", func() error {
+		s, err := c.status("crawler-1")
+		if err != nil {
+			return err
+		}
+		if l := s.CrawlList; l == nil || l.Wrong != 1 || l.Failing != 0 || s.Feeds != c.feeds {
+			return fmt.Errorf("%d feeds, %+v", s.Feeds, l)
+		}
+		return nil
+	})
 	eventually(t, timeout, "the filters to have all queries", func() error {
 		for name := range c.watches {
 			h, err := c.status(name)

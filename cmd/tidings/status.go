@@ -107,6 +107,12 @@ func hostingText(h *proxy.Hosting) string {
 	switch {
 	case h.Role == "crawler":
 		text += ", " + proxy.Plural(h.Feeds, "feed", "feeds")
+		if l := h.CrawlList; l != nil && l.Failing > 0 {
+			text += fmt.Sprintf(" (the last poll of %d failed)", l.Failing)
+		}
+		if l := h.CrawlList; l != nil && l.Wrong > 0 {
+			text += fmt.Sprintf(", %s of the list without an address", proxy.Plural(l.Wrong, "entry", "entries"))
+		}
 	case h.Role == "reflector" && !h.Placed:
 		text += ", " + proxy.Plural(h.Queries, "query", "queries") + ", which its filters do not have yet"
 	default:

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -62,6 +63,7 @@ type crawled struct {
 	gone   bool   // not in the list any more
 	list   uint64 // number of the last list that has it
 	last   uint64 // position of the last article that was found in it
+	failed string // why the last poll failed; "": it did not
 
 	stage   stage
 	moving  bool       // it is in the locality's list
@@ -338,9 +340,12 @@ func (c *crawler) concluded(h env.Handle, a env.Answer, doc *feed.Feed, err erro
 	}
 	if !ok {
 		f.record.Fails++
+		if a.Err != env.ErrBusy { // the origin was not asked
+			f.failed = reason(a, err)
+		}
 		return
 	}
-	f.record.Fails = 0
+	f.record.Fails, f.failed = 0, ""
 	if a.HasDocument() {
 		f.record.Etag, f.record.LastModified, f.record.ValidatedUrl, f.record.Document = a.ETag, a.LastModified, a.FinalURL, sum
 	}
@@ -366,6 +371,14 @@ func (c *crawler) concluded(h env.Handle, a env.Answer, doc *feed.Feed, err erro
 	}
 	c.store.Commit(ops, func(err error) { c.out.written(written, err) })
 	c.follow(f.url, doc.Head.Link, articles)
+}
+
+// reason says why a poll failed, whose document could not be read if there is an error.
+func reason(a env.Answer, err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return cmp.Or(a.Message, a.Err, fmt.Sprintf("the server answered with status %d", a.Status))
 }
 
 // spread returns how much longer than an interval the pause after a late poll is. Feeds of a new list, and all feeds after

@@ -1,6 +1,8 @@
 package tiers
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"tidings/cobra/provision"
@@ -21,7 +23,16 @@ type State struct {
 	Since      time.Time   // since when
 	Stats      Stats
 	Reflectors []string // names of the reflectors of the plan
+
+	Failing  int       // feeds of a crawler whose last poll failed
+	Failures []Failure // the first of them, by their addresses
 }
+
+// A Failure says why a poll failed.
+type Failure struct{ URL, Why string }
+
+// maxFailures bounds the failures of a state, which people read.
+const maxFailures = 10
 
 // A LinkState is the state of a link.
 type LinkState struct {
@@ -73,6 +84,7 @@ func (t *Tiers) State() State {
 		for _, f := range t.crawler.feeds {
 			if f.stage == here || f.stage == leaving && len(f.record.To) == 0 {
 				s.Feeds++
+				s.addFailure(f)
 			}
 		}
 	case t.filter != nil:
@@ -87,6 +99,17 @@ func (t *Tiers) State() State {
 		}
 	}
 	return s
+}
+
+// addFailure counts a feed whose last poll failed.
+func (s *State) addFailure(f *crawled) {
+	if f.failed == "" {
+		return
+	}
+	s.Failing++
+	i, _ := slices.BinarySearchFunc(s.Failures, f.url, func(other Failure, url string) int { return strings.Compare(other.URL, url) })
+	s.Failures = slices.Insert(s.Failures, i, Failure{f.url, f.failed})
+	s.Failures = s.Failures[:min(len(s.Failures), maxFailures)]
 }
 
 // blockedBy returns the name of the node that the receiver of a full queue waits for: mostly the receiver itself.

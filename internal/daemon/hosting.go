@@ -100,6 +100,7 @@ type hosting struct {
 	rates hostingRates
 	// topologyError holds why the node does not take the topology of its file; "" or nil: it has.
 	topologyError atomic.Value
+	wrong         atomic.Int64 // entries of the list of feeds that are no addresses
 }
 
 // begin checks the role, and places the searches that the store has. It runs before the loop does.
@@ -243,6 +244,7 @@ func (h *hosting) crawl(ctx context.Context, raw []byte) error {
 	for _, line := range wrong[:min(len(wrong), maxCrawlListErrors)] {
 		h.log.Warn("entry of the list of feeds is not an address", "entry", line)
 	}
+	h.wrong.Store(int64(len(wrong)))
 	if err = h.do(ctx, func() { h.node.Tiers.SetFeeds(urls) }); err == nil {
 		h.log.Info("list of feeds was read", "feeds", len(urls), "wrong", len(wrong))
 	}
@@ -283,6 +285,34 @@ func parseCrawlList(raw []byte) (urls, wrong []string, err error) {
 func (h *hosting) notTaken() string {
 	why, _ := h.topologyError.Load().(string)
 	return why
+}
+
+// crawlList says what of its list a crawler cannot poll; nil at other nodes.
+func (h *hosting) crawlList(s tiers.State) *proxy.CrawlList {
+	if s.Role != provision.Crawler {
+		return nil
+	}
+	list := &proxy.CrawlList{Wrong: int(h.wrong.Load()), Failing: s.Failing, Failures: []proxy.CrawlFailure{}}
+	for _, f := range s.Failures {
+		list.Failures = append(list.Failures, proxy.CrawlFailure{URL: f.URL, Why: f.Why})
+	}
+	return list
+}
+
+// crawlListFindings returns the doctor's findings about the list of a crawler.
+func crawlListFindings(l *proxy.CrawlList) (findings []proxy.Finding) {
+	if l == nil {
+		return nil
+	}
+	if l.Wrong > 0 {
+		findings = append(findings, proxy.Finding{Level: levelNote, What: locale.Say("entries of the list of feeds that are no addresses: %d", l.Wrong), Do: locale.Say("correct them; the log has the first ones")})
+	}
+	if l.Failing > 0 {
+		first := l.Failures[0]
+		findings = append(findings, proxy.Finding{Level: levelNote, What: locale.Say("feeds of the list whose last poll failed: %d, such as %s: %s", l.Failing, first.URL, first.Why),
+			Do: locale.Say("check the addresses; tidings status --json has the first ten, with reasons")})
+	}
+	return findings
 }
 
 // hostingStatus converts the state of the layer for readers.

@@ -54,6 +54,23 @@ func TestHostingSettingsThatCannotRun(t *testing.T) {
 	}
 }
 
+// The doctor of a crawler names what of its list cannot be polled.
+func TestFindingsOfACrawlList(t *testing.T) {
+	h := &hosting{}
+	h.wrong.Store(2)
+	if l := h.crawlList(tiers.State{Role: "filter"}); l != nil || crawlListFindings(l) != nil {
+		t.Errorf("a filter has a list: %+v", l)
+	}
+	var text string
+	for _, f := range crawlListFindings(h.crawlList(tiers.State{Role: "crawler", Failing: 12, Failures: []tiers.Failure{{URL: "http://a.example/", Why: "the host has no address"}}})) {
+		text += f.What.String() + "\n"
+	}
+	const want = "entries of the list of feeds that are no addresses: 2\nfeeds of the list whose last poll failed: 12, such as http://a.example/: the host has no address\n"
+	if text != want {
+		t.Errorf("%s, want\n%s", text, want)
+	}
+}
+
 // TestTheDoctorNamesTheNodeThatIsTooSlow and what was dropped, at both ends of a link.
 func TestTheDoctorNamesTheNodeThatIsTooSlow(t *testing.T) {
 	now := time.Unix(1e9, 0)

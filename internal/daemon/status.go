@@ -187,6 +187,7 @@ func (st *status) Status(ctx context.Context) (proxy.Status, error) {
 	s.Messenger, s.SearchTokens = st.contacts.Status(), st.tokens.counts()
 	if s.Hosting = hostingStatus(snap.Hosting); s.Hosting != nil {
 		s.Hosting.TopologyError, s.Hosting.Rates = st.hosting.notTaken(), st.hosting.ratesOf(snap)
+		s.Hosting.CrawlList = st.hosting.crawlList(snap.Hosting)
 		s.Hosting.Discovery = st.hosting.discovery(snap.Hosting)
 	}
 	s.ID, s.EntryPoints = snap.ID.String(), entryPointsStatus(snap.EntryPoints)
@@ -454,6 +455,7 @@ func (st *status) findings(snap Snapshot) (findings []proxy.Finding) {
 		}
 	}
 	findings = append(findings, hostingFindings(snap.Hosting, st.hosting.notTaken(), time.Now())...)
+	findings = append(findings, crawlListFindings(st.hosting.crawlList(snap.Hosting))...)
 	if snap.Store.Failing != "" {
 		add(levelProblem, locale.Say("the store cannot be written: %s", snap.Store.Failing), diskRemedy)
 	}
