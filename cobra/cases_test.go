@@ -16,7 +16,7 @@ import (
 func TestRecordedQueriesFindTheirArticles(t *testing.T) {
 	dir, _ := filepath.Glob(filepath.Join("..", "..", "shared", "cases", "41-*"))
 	if len(dir) == 0 {
-		t.Skip("the recorded articles are not here")
+		t.Skip("the shared case 41 is not beside the project")
 	}
 	lines := func(name string, each func(line string)) {
 		f, err := os.Open(filepath.Join(dir[0], name))

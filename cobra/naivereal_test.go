@@ -24,7 +24,7 @@ func realArticles(t *testing.T) (of []*Article) {
 	t.Helper()
 	f, err := os.Open(filepath.Join("..", "..", "shared", "data", "articles", "articles.jsonl.gz"))
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("the shared data is not here")
+		t.Skip("articles.jsonl.gz of the shared data is not beside the project")
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -73,7 +73,7 @@ type version struct {
 func reference(t *testing.T) map[string][2]int {
 	f, err := os.Open(filepath.Join(sharedData, "pairs.csv"))
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("the shared data is not here")
+		t.Skip("pairs.csv of the shared data is not beside the project")
 	}
 	if err != nil {
 		t.Fatal(err)

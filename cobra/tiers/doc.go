@@ -57,7 +57,7 @@
 // # Feeds that the list lacks
 //
 // Crawlers note the hosts to which new articles link, and look there for feeds by autodiscovery, within a budget of requests.
-// What they find is proposed to the operator, and polled only when it is in the list. Each host has one
+// They propose the feeds that they find to the operator, who may add them to the list; only feeds in the list are polled. Each host has one
 // crawler that looks at it, chosen by the hash of the host's name; the other crawlers tell that one when an article links to the
 // host. Such a message is sent once and is not acknowledged, because other articles will name the host again. Addresses come from strangers: the
 // requests go to public ones only, and no site can fill the memory with its names.

@@ -18,7 +18,7 @@ func shared(t testing.TB, name string, each func(name string, doc []byte)) {
 	t.Helper()
 	f, err := os.Open(filepath.Join("..", "..", "..", "shared", "data", filepath.FromSlash(name)))
 	if errors.Is(err, os.ErrNotExist) {
-		t.Skip("the shared data is not here")
+		t.Skipf("%s of the shared data is not beside the project", name)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -166,6 +166,18 @@ func (u *puller) late(peer env.PeerID) {
 	u.patience[peer] = min(2*u.patienceWith(peer), maxPullPatience)
 }
 
+// answered notes how long an answer has taken. A line that is fast again gets less time, so that the end of its peer is noticed.
+func (u *puller) answered(peer env.PeerID, took time.Duration) {
+	patience, slow := u.patience[peer]
+	switch {
+	case !slow || took > patience/4:
+	case patience/2 > pullTime:
+		u.patience[peer] = patience / 2
+	default:
+		delete(u.patience, peer)
+	}
+}
+
 // tooLong reports whether a pull has taken too long for what it has brought.
 func (p *pull) tooLong(now time.Time) bool {
 	return now.Sub(p.since) > min(maxPullTime+time.Duration(p.brought)*time.Second/minPullRate, maxSlowPull)
@@ -211,6 +223,7 @@ func (u *puller) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 		return nil
 	}
 	p := s.pull
+	u.answered(from, u.clock.Now().Sub(p.askedAt))
 	if m.Epoch == nil {
 		return u.fail(s, nil) // the peer keeps no log of the key
 	}
@@ -298,6 +311,7 @@ func (u *puller) onChunk(from env.PeerID, m *ownerpb.Chunk) error {
 	if len(m.Bytes) != min(maxInline, e.Size-len(body)) { // smaller chunks would keep this node from pulling elsewhere
 		return u.fail(s, nil)
 	}
+	u.answered(from, u.clock.Now().Sub(p.askedAt))
 	if p.tries, p.brought = 0, p.brought+len(m.Bytes); p.tooLong(u.clock.Now()) {
 		return u.fail(s, nil)
 	}

@@ -94,3 +94,25 @@ func TestAPullOverASlowLineEnds(t *testing.T) {
 		}
 	}
 }
+
+// A peer that answers late gets more time, up to a bound, and one that answers at once again gets less. An answer that takes a good
+// part of the time that it may take changes nothing.
+func TestPatienceFollowsTheLine(t *testing.T) {
+	u, peer := newBench(t).puller(), signer(1).PeerID()
+	for range 10 {
+		u.late(peer)
+	}
+	if got := u.patienceWith(peer); got != maxPullPatience {
+		t.Errorf("patience with a slow peer is %v, want %v", got, maxPullPatience)
+	}
+	u.answered(peer, maxPullPatience/2)
+	if got := u.patienceWith(peer); got != maxPullPatience {
+		t.Errorf("patience with a peer that is as slow as before is %v, want %v", got, maxPullPatience)
+	}
+	for range 10 {
+		u.answered(peer, 100*time.Millisecond)
+	}
+	if got := u.patienceWith(peer); got != pullTime || len(u.patience) != 0 {
+		t.Errorf("patience with a fast peer is %v, want %v", got, pullTime)
+	}
+}
