@@ -380,7 +380,7 @@ func (rd *reader) read(key overlay.ID, choose func(*window) []difference.Entry, 
 					size += len(ch.Item.Raw)
 				}
 			}
-			if size < maxDocumentBytes {
+			if size < maxDocumentBytes || e == needed[len(needed)-1] { // nothing is left out
 				return true
 			}
 			oldest = e.At.Seq
