@@ -16,7 +16,9 @@ import (
 // TestEightProcesses runs a network from its founding to its end: eight members and a client in processes of
 // their own. Two members are killed and come back.
 func TestEightProcesses(t *testing.T) {
-	t.Parallel()
+	if !testing.Short() { // the race detector makes nine processes as heavy as all other tests
+		t.Parallel()
+	}
 	begun := time.Now()
 	tell := func(format string, args ...any) {
 		t.Logf("%5.1f s: %s", time.Since(begun).Seconds(), fmt.Sprintf(format, args...))
