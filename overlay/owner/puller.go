@@ -58,6 +58,7 @@ type pull struct {
 	have    Hash      // last entry received, or had before the pull; the page starts after it
 	tries   int       // number of times that the present request was sent
 	askedAt time.Time // time of the last request
+	retryAt time.Time // when it is repeated
 	since   time.Time // start of the pull
 	brought int       // bytes that have come
 
@@ -149,7 +150,9 @@ func (u *puller) ask(s *replica) {
 		p.from = c.Peer
 	}
 	u.sendTo(p.from, m)
-	u.after(u.patienceWith(p.from.ID), task{kind: taskRetryPull, key: s.key})
+	patience := u.patienceWith(p.from.ID)
+	p.retryAt = p.askedAt.Add(patience) // also if the patience with this peer changes
+	u.after(patience, task{kind: taskRetryPull, key: s.key})
 }
 
 // patienceWith returns how long an answer of a peer may take before the request is repeated.
@@ -188,7 +191,7 @@ func (u *puller) retry(s *replica, now time.Time) {
 	p := s.pull
 	switch {
 	case p == nil:
-	case now.Sub(p.askedAt) < u.patienceWith(p.from.ID), p.lookingUp, p.storing:
+	case now.Before(p.retryAt), p.lookingUp, p.storing:
 	case p.tries >= maxPullTries, p.tooLong(now):
 		u.node.Suspect(p.from.ID)
 		u.end(s, false)

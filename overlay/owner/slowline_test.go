@@ -116,3 +116,29 @@ func TestPatienceFollowsTheLine(t *testing.T) {
 		t.Errorf("patience with a fast peer is %v, want %v", got, pullTime)
 	}
 }
+
+// A request is repeated when it was planned, also if the patience with its peer has grown meanwhile. It used to be forgotten then, and
+// the pull never ended (seed 48 of sim faults).
+func TestARequestIsRepeatedAlthoughPatienceGrows(t *testing.T) {
+	b := newBench(t)
+	u, from := b.puller(), env.Peer{ID: signer(1).PeerID()}
+	u.start(b.s, from, func(bool) {})
+	u.late(from.ID) // an answer to another pull
+	requests := func() (n int) {
+		for _, m := range b.sent {
+			if m.GetPull() != nil {
+				n++
+			}
+		}
+		return n
+	}
+	b.now = b.now.Add(pullTime)
+	for task, _, due := b.cal.Pop(b.now); due; task, _, due = b.cal.Pop(b.now) {
+		if task.kind == taskRetryPull {
+			u.retry(b.s, b.now)
+		}
+	}
+	if got := requests(); got != 2 {
+		t.Errorf("the request was sent %d times, want 2", got)
+	}
+}
