@@ -225,20 +225,20 @@ func breaksPushStatus(m *coronapb.PushStatus) string {
 }
 
 // wire encodes what the next sequencer has to know of a hub; nil if there is none.
-func (p pushing) wire() *coronapb.Push {
-	if p.topic.Hub == "" {
+func (p *pushing) wire() *coronapb.Push {
+	if p == nil || p.topic.Hub == "" {
 		return nil
 	}
 	return &coronapb.Push{Hub: p.topic.Hub, Topic: p.topic.URL, Member: []byte(p.member), Trusted: p.trusted, HeardMs: millis(p.heardAt)}
 }
 
-// pushingFrom decodes what another sequencer knew of a hub.
-func pushingFrom(m *coronapb.Push) pushing {
+// pushingFrom decodes what another sequencer knew of a hub; nil if there is none.
+func pushingFrom(m *coronapb.Push) *pushing {
 	t := websub.Topic{Hub: m.GetHub(), URL: m.GetTopic()}
 	if m == nil || !t.Valid() || len(m.Member) > maxMember || m.HeardMs > wire.MaxMillis {
-		return pushing{}
+		return nil
 	}
-	return pushing{topic: t, member: env.PeerID(m.Member), trusted: m.Trusted, heardAt: timeOf(m.HeardMs)}
+	return &pushing{topic: t, member: env.PeerID(m.Member), trusted: m.Trusted, heardAt: timeOf(m.HeardMs)}
 }
 
 // maxMember bounds the name of a member, in bytes.

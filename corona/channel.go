@@ -88,7 +88,7 @@ type pacing struct {
 	maxAge   time.Duration // max-age of the last response
 	private  bool          // the origin has a private address
 	unpushed time.Duration // interval without the hub
-	push     pushing
+	push     *pushing      // nil: its documents name no hub, and nobody has hinted at news
 }
 
 // pageState is the state of a channel that is a page.

@@ -2,6 +2,7 @@ package corona
 
 import (
 	"bytes"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +46,7 @@ func FuzzState(f *testing.F) {
 func FuzzNote(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(note{valid: validators{`"1"`, "Mon, 02 Mar 2026 09:00:00 GMT", "http://a.example/"}, interval: time.Hour, fails: 3, weight: 2}.append())
-	f.Add(note{push: pushing{topic: websub.Topic{Hub: "http://hub.example/", URL: "http://a.example/"}, member: "somebody", trusted: true}}.append())
+	f.Add(note{push: &pushing{topic: websub.Topic{Hub: "http://hub.example/", URL: "http://a.example/"}, member: "somebody", trusted: true}}.append())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n, ok := parseNote(b)
 		if !ok {
@@ -53,7 +54,7 @@ func FuzzNote(f *testing.F) {
 		}
 		again, ok := parseNote(n.append())
 		n.State.Detail, n.State.Why, n.State.Moved = truncate(n.State.Detail, maxDetail), truncate(n.State.Why, maxWhy), truncate(n.State.Moved, maxMoved)
-		if !ok || again != n {
+		if !ok || !reflect.DeepEqual(again, n) {
 			t.Errorf("%+v became %+v", n, again)
 		}
 		l := newLab(t)

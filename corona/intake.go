@@ -139,7 +139,7 @@ func (in *intake) timely(l *leaderState, poller env.PeerID, sentAt time.Time, ti
 // may, and a member of the leaf set. A node beyond it could be anybody with a suitable id, so it must show the ticket
 // that the sequencer gives only to the channel's pollers.
 func (in *intake) mayReport(l *leaderState, id overlay.ID, ticket uint64) bool {
-	return l.push.member != "" && id == in.node.IDOf(l.push.member) || in.couldPoll(id, l) && (in.node.Leaf().Covers(id) || ticket == l.ticket)
+	return l.push != nil && l.push.member != "" && id == in.node.IDOf(l.push.member) || in.couldPoll(id, l) && (in.node.Leaf().Covers(id) || ticket == l.ticket)
 }
 
 // makeTicket makes a ticket that nobody else can guess.

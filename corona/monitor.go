@@ -155,8 +155,11 @@ func (mo *monitor) setState(l *leaderState, s State, now time.Time) {
 	if same {
 		s.Since = l.state.Since
 	}
-	if s.Hub, s.HubFault = "", l.push.fault; l.push.pushed() {
-		s.Hub = l.push.hub()
+	s.Hub, s.HubFault = "", ""
+	if p := l.push; p != nil {
+		if s.HubFault = p.fault; p.pushed() {
+			s.Hub = p.hub()
+		}
 	}
 	if was := l.state.Readers; (s.Readers-was)*16 <= was && (was-s.Readers)*16 <= was {
 		s.Readers = was // too small a change for a message

@@ -131,7 +131,7 @@ func (sq *sequencer) takeChanges(l *leaderState, from env.Peer, r observation, n
 	l.hideCounters(shown)
 	behind := l.known.IsBehind(f)
 	d := sq.diff(l, from, f, behind, now)
-	if sq.pushes.polled(l, d, from.ID == "", now); from.ID == "" {
+	if sq.pushes.polled(l, d, from.ID == "", now); from.ID == "" && l.push != nil {
 		l.push.unsettled = behind
 	}
 	l.known.Touch(f)
@@ -335,7 +335,7 @@ func (sq *sequencer) takeHanded(l *leaderState, from env.Peer, r observation, no
 			sq.learn(l, d, false)
 		}
 	}
-	if r.pushed && l.push.member == cmp.Or(from.ID, sq.node.Self().Peer.ID) {
+	if r.pushed && l.push.isMember(cmp.Or(from.ID, sq.node.Self().Peer.ID)) {
 		sq.pushes.delivered(l, d, now)
 	}
 }

@@ -61,8 +61,11 @@ type pushing struct {
 
 // pushed reports whether the channel's news comes from its hub, so that it is hardly polled.
 func (p *pushing) pushed() bool {
-	return p.trusted && p.status == coronapb.PushStatus_SUBSCRIBED && p.member != ""
+	return p != nil && p.trusted && p.status == coronapb.PushStatus_SUBSCRIBED && p.member != ""
 }
+
+// isMember reports whether a member is the one that is to subscribe.
+func (p *pushing) isMember(id env.PeerID) bool { return p != nil && p.member == id }
 
 // hub names the hub, for people.
 func (p *pushing) hub() string {
@@ -86,20 +89,27 @@ type pushes struct {
 
 // named takes the topic that a document of the channel names.
 func (ps *pushes) named(l *leaderState, t websub.Topic, now time.Time) {
-	if t == l.push.topic {
+	var topic websub.Topic
+	if l.push != nil {
+		topic = l.push.topic
+	}
+	if t == topic {
 		return
 	}
 	was := l.push.pushed()
 	ps.send(l, websub.Topic{}, false, now)
-	l.push = pushing{topic: t}
+	l.push = &pushing{topic: t}
 	if ps.upkeep(l, now); was {
 		ps.changed(l, now)
 	}
 }
 
 // inherit continues with the member that the sequencer before had chosen, if it is there.
-func (ps *pushes) inherit(l *leaderState, p pushing, now time.Time) {
-	l.push = pushing{topic: p.topic, member: p.member, trusted: p.trusted, heardAt: p.heardAt, answeredAt: now, since: now}
+func (ps *pushes) inherit(l *leaderState, p *pushing, now time.Time) {
+	if p == nil {
+		return
+	}
+	l.push = &pushing{topic: p.topic, member: p.member, trusted: p.trusted, heardAt: p.heardAt, answeredAt: now, since: now}
 	if p.trusted {
 		l.push.status = coronapb.PushStatus_SUBSCRIBED // until the member says otherwise
 	}
@@ -110,7 +120,10 @@ func (ps *pushes) inherit(l *leaderState, p pushing, now time.Time) {
 
 // upkeep has a member subscribed, and looks whether the hub is silent.
 func (ps *pushes) upkeep(l *leaderState, now time.Time) {
-	p := &l.push
+	p := l.push
+	if p == nil {
+		return
+	}
 	if p.topic.Hub != "" {
 		ps.choose(l, now)
 		if now.Sub(p.orderedAt) >= pushOrderPause {
@@ -122,7 +135,7 @@ func (ps *pushes) upkeep(l *leaderState, now time.Time) {
 
 // watch ends the trust in a hub that has left something out, and looks whether a silent one has.
 func (ps *pushes) watch(l *leaderState, now time.Time) {
-	p := &l.push
+	p := l.push
 	switch last := now.Sub(l.fetchedAt); {
 	case p.pushed() && !p.missedAt.IsZero() && now.Sub(p.missedAt) >= pushGrace:
 		ps.fail(l, "it has not delivered an item that polls have found", now)
@@ -157,7 +170,7 @@ func (ps *pushes) patience(l *leaderState, now time.Time) time.Duration {
 // choose chooses the member that subscribes: the one nearest to the key of those that hubs can reach. It keeps the present
 // one as long as that answers; otherwise the next one takes over, the spare.
 func (ps *pushes) choose(l *leaderState, now time.Time) {
-	p := &l.push
+	p := l.push
 	var first, other env.PeerID
 	leaf := ps.node.Leaf()
 	for _, m := range leaf.NearestN(l.key, leaf.Len()) {
@@ -187,10 +200,10 @@ func (ps *pushes) choose(l *leaderState, now time.Time) {
 
 // send orders the chosen member to subscribe, or with an empty topic to unsubscribe.
 func (ps *pushes) send(l *leaderState, t websub.Topic, renew bool, now time.Time) {
-	to := l.push.member
-	if to == "" {
+	if l.push == nil || l.push.member == "" {
 		return
 	}
+	to := l.push.member
 	l.push.orderedAt = now
 	m := &coronapb.PushOrder{Key: l.key[:], Url: l.url, Hub: t.Hub, Topic: t.URL, Renew: renew}
 	if to == ps.node.Self().Peer.ID {
@@ -202,8 +215,8 @@ func (ps *pushes) send(l *leaderState, t websub.Topic, renew bool, now time.Time
 
 // onStatus takes what the chosen member says of its subscription.
 func (ps *pushes) onStatus(l *leaderState, from env.PeerID, m *coronapb.PushStatus) {
-	p, now := &l.push, ps.clock.Now()
-	if from != p.member {
+	p, now := l.push, ps.clock.Now()
+	if !p.isMember(from) {
 		ps.stats.Strangers++
 		return
 	}
@@ -238,6 +251,9 @@ func (ps *pushes) hint(l *leaderState, now time.Time) {
 	if l.state.Kind != coronapb.State_OK {
 		return
 	}
+	if l.push == nil {
+		l.push = new(pushing)
+	}
 	l.push.hinted = true
 	ps.watch(l, now)
 }
@@ -245,7 +261,7 @@ func (ps *pushes) hint(l *leaderState, now time.Time) {
 // delivered takes the part of a proven notification that the log lacked. A hub is trusted if that is news, or was until a
 // moment ago.
 func (ps *pushes) delivered(l *leaderState, d difference.Delta, now time.Time) {
-	p := &l.push
+	p := l.push
 	news := hasNewItem(d)
 	inTime := !p.missedAt.IsZero() && now.Sub(p.missedAt) < pushGrace
 	if !news && !inTime {
@@ -259,7 +275,7 @@ func (ps *pushes) delivered(l *leaderState, d difference.Delta, now time.Time) {
 	var dates []time.Time
 	topic := p.topic
 	ps.worker.Do(func() { dates = datesOf(d.Changes) }, func() {
-		if l.ceased || p.topic != topic {
+		if l.ceased || l.push != p || p.topic != topic {
 			return
 		}
 		if age, ok := ageOf(dates, now, maxLag*l.unpushed); ok && age > limit {
@@ -297,9 +313,9 @@ func hasNewItem(d difference.Delta) bool {
 
 // polled takes the part of a polled document that the log lacked. own says that this node has polled.
 func (ps *pushes) polled(l *leaderState, d difference.Delta, own bool, now time.Time) {
-	p := &l.push
+	p := l.push
 	switch {
-	case p.topic.Hub == "" || l.known.Len() == 0: // the first document is no news
+	case p == nil || p.topic.Hub == "" || l.known.Len() == 0: // the first document is no news
 	case !hasNewItem(d):
 		if own && p.missedAt.IsZero() {
 			p.heardAt = now
@@ -312,7 +328,7 @@ func (ps *pushes) polled(l *leaderState, d difference.Delta, own bool, now time.
 // fail ends the trust in a hub, and asks it for a new lease: it may have forgotten the subscription.
 func (ps *pushes) fail(l *leaderState, why string, now time.Time) {
 	ps.stats.PushFailed++
-	p := &l.push
+	p := l.push
 	p.trusted, p.missedAt, p.late, p.fault = false, time.Time{}, 0, truncate(why, maxDetail)
 	ps.send(l, p.topic, true, now)
 	ps.changed(l, now)
@@ -327,7 +343,7 @@ func (ps *pushes) interval(l *leaderState) (interval time.Duration, why string, 
 // proven reports whether a channel needs no poll now: since the last one its hub has delivered an item, less than a polling
 // interval ago. Only polls find what the origin takes back, so there is one in a day and a half, and more of them if one has found some.
 func (ps *pushes) proven(l *leaderState, now time.Time) bool {
-	p, interval := &l.push, ps.scaled(pushedInterval)
+	p, interval := l.push, ps.scaled(pushedInterval)
 	return p.pushed() && !p.unsettled && p.heardAt.After(l.state.Polled) && now.Sub(p.heardAt) < interval && now.Sub(l.state.Polled) < ps.scaled(pushedPollGap)-interval/2
 }
 

@@ -260,7 +260,7 @@ func TestAHubThatDeliversSparesPolls(t *testing.T) {
 	v.run(time.Hour)
 	sq := v.leader.sequencer
 	l := sq.leaders[v.key]
-	l.push = pushing{member: "member", trusted: true, status: coronapb.PushStatus_SUBSCRIBED, heardAt: v.now, answeredAt: v.now}
+	l.push = &pushing{member: "member", trusted: true, status: coronapb.PushStatus_SUBSCRIBED, heardAt: v.now, answeredAt: v.now}
 	sq.pushes.changed(l, v.now)
 	v.run(time.Minute)
 	deliver := func(doc string) {
@@ -351,11 +351,11 @@ func TestNotesOfHubsAreChecked(t *testing.T) {
 	} {
 		m := &coronapb.Push{Hub: good.Hub, Topic: good.Topic, Member: good.Member, Trusted: good.Trusted, HeardMs: good.HeardMs}
 		change(m)
-		if got := pushingFrom(m); (got.topic.Hub != "") != (what == "good") {
+		if got := pushingFrom(m); (got != nil) != (what == "good") {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}
-	if got := pushingFrom(nil); got != (pushing{}) {
+	if got := pushingFrom(nil); got != nil {
 		t.Errorf("%+v", got)
 	}
 }

@@ -138,7 +138,9 @@ func (sq *sequencer) inherit(l *leaderState, n note, now time.Time) {
 	if l.moved.since.After(now) { // the other sequencer's clock was ahead
 		l.moved.since = now
 	}
-	l.known.Page().SetMarks([]byte(n.marks))
+	if l.page {
+		l.known.Page().SetMarks([]byte(n.marks))
+	}
 	if l.updateRate.at.After(now) { // the other sequencer's clock was ahead
 		l.updateRate.at = now
 	}

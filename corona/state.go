@@ -160,7 +160,7 @@ type note struct {
 	private    bool
 	marks      string // of a page, from page.Tracker
 	move       move
-	push       pushing
+	push       *pushing // nil: there is no hub
 }
 
 const (

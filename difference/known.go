@@ -38,7 +38,7 @@ type Known struct {
 	alone        int       // see addHead
 	title        feed.Hash
 	hosts        [2]string            // see hostsOf
-	page         page.Tracker         // of the channel of a page
+	page         *page.Tracker        // of the channel of a page; nil: nothing is known of a page, as for all feeds
 	lossy        bool                 // see Lossy
 	counting     bool                 // most items have numbers that change by themselves; see learnCounters
 	behind       map[shortID]sighting // items whose documents show an earlier version than the log
@@ -129,7 +129,7 @@ func (k *Known) Unknown(d Delta) Delta {
 }
 
 // Empty reports whether nothing is known.
-func (k *Known) Empty() bool { return k.Len() == 0 && k.page.Number() == 0 }
+func (k *Known) Empty() bool { return k.Len() == 0 && (k.page == nil || k.page.Number() == 0) }
 
 // MarkLossy records that the log has an unreadable entry.
 func (k *Known) MarkLossy() { k.lossy = true }
@@ -139,17 +139,22 @@ func (k *Known) MarkLossy() { k.lossy = true }
 func (k *Known) Lossy() bool { return k.lossy }
 
 // Page returns the tracker of a channel that is a page.
-func (k *Known) Page() *page.Tracker { return &k.page }
+func (k *Known) Page() *page.Tracker {
+	if k.page == nil {
+		k.page = new(page.Tracker)
+	}
+	return k.page
+}
 
 // SetPage replaces the tracker.
-func (k *Known) SetPage(m page.Tracker) { k.page = m }
+func (k *Known) SetPage(m page.Tracker) { *k.Page() = m }
 
 // AddLogged adds a delta from the log. It also applies the delta's version of a page, if the preceding version
 // is known.
 func (k *Known) AddLogged(d Delta) {
 	k.Add(d)
 	if d.Page != nil {
-		_ = k.page.Apply(d.Page) // after an error the tracker knows nothing
+		_ = k.Page().Apply(d.Page) // after an error the tracker knows nothing
 	}
 }
 

@@ -31,8 +31,8 @@ func newAuditor(m *common, cutOffs *cutOffs, repairer *repairer, deliveries *del
 
 // auditing is what an auditor keeps of a feed.
 type auditing struct {
-	auditedAt     time.Time // last comparison with an owner
-	ownersUnknown bool      // the known owners did not answer the last audit, or no longer keep the log
+	auditedAt     env.Moment // last comparison with an owner
+	ownersUnknown bool       // the known owners did not answer the last audit, or no longer keep the log
 }
 
 // A pendingAudit is the unanswered question of an audit to one owner.
@@ -76,13 +76,13 @@ func (a *auditor) audit(all []*channel, now time.Time) {
 			interval = a.cfg.DigestInterval
 		}
 		v, ok := a.owners.View(c.key)
-		lastCertain := c.confirmed
+		lastCertain := c.confirmed.Time()
 		if v.Owns {
 			// The sequencer sends an owner every entry, but nothing while there are none. The owner asks another
 			// one before that silence would count as being cut off.
 			interval, lastCertain = a.cfg.feedSilence()/2, c.heardAt
 		}
-		age := min(now.Sub(lastCertain), now.Sub(c.auditedAt))
+		age := min(now.Sub(lastCertain), now.Sub(c.auditedAt.Time()))
 		if !ok || v.Epoch == nil || age < interval/2 || v.Owns && len(v.Epoch.Owners) == 1 {
 			continue
 		}
@@ -95,7 +95,7 @@ func (a *auditor) audit(all []*channel, now time.Time) {
 	}
 	lookups := 0
 	for _, c := range due {
-		if c.auditedAt.Equal(now) {
+		if c.auditedAt == env.MomentOf(now) {
 			continue
 		}
 		v, _ := a.owners.View(c.key)
@@ -124,8 +124,8 @@ func (a *auditor) auditOwner(to env.Peer, channels []*channel, now time.Time) {
 	i.sentAt = now
 	var heads []*feedtreepb.Head
 	for _, c := range channels {
-		if !c.auditedAt.Equal(now) {
-			c.auditedAt = now
+		if c.auditedAt != env.MomentOf(now) {
+			c.auditedAt = env.MomentOf(now)
 			i.keys = append(i.keys, c.key)
 			heads = append(heads, &feedtreepb.Head{Key: c.key[:], Head: a.logHead(c.key)})
 		}
@@ -144,7 +144,7 @@ func (a *auditor) sendHeads(to env.Peer, heads []*feedtreepb.Head) (n uint64) {
 
 // auditByLookup looks up a feed's owners by its key, and asks one of them.
 func (a *auditor) auditByLookup(c *channel, now time.Time) {
-	c.auditedAt = now
+	c.auditedAt = env.MomentOf(now)
 	a.owners.FindOwners(c.key, func(answer owner.Found) {
 		// Known owners come first. Otherwise a few of the nodes found may be owners or followers.
 		v, _ := a.owners.View(c.key)
@@ -162,7 +162,7 @@ func (a *auditor) auditByLookup(c *channel, now time.Time) {
 			}
 			a.ownerAddrs[p.ID] = p
 		}
-		c.ownersUnknown, c.auditedAt = false, time.Time{}
+		c.ownersUnknown, c.auditedAt = false, env.Never
 		a.auditOwner(known[a.rand.IntN(len(known))], []*channel{c}, a.clock.Now())
 	})
 }
@@ -176,7 +176,7 @@ func (a *auditor) expire(now time.Time) {
 		}
 		for _, key := range i.keys {
 			if c := a.feeds[key]; c != nil {
-				c.ownersUnknown, c.auditedAt = true, time.Time{}
+				c.ownersUnknown, c.auditedAt = true, env.Never
 			}
 		}
 		delete(a.ownerAddrs, peer)
@@ -190,7 +190,7 @@ func (a *auditor) answered(peer env.PeerID, unknown [][]byte) {
 	delete(a.pending, peer)
 	for _, k := range unknown {
 		if c := a.feeds[overlay.ID(k)]; c != nil && i.covers(c) {
-			c.ownersUnknown, c.auditedAt = true, time.Time{}
+			c.ownersUnknown, c.auditedAt = true, env.Never
 		}
 	}
 	if i == nil {

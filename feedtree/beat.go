@@ -205,7 +205,7 @@ func (hb *heartbeats) sendBeat(c *channel) {
 		return
 	}
 	hb.stats.Beats++
-	c.beat, c.confirmed, c.leader.sentAt = b, b.receivedAt, b.receivedAt
+	c.beat, c.confirmed, c.leader.sentAt = b, env.MomentOf(b.receivedAt), b.receivedAt
 	hb.reportState(c, b.state, b.time)
 	hb.sendOwners(c.key, &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: [][]byte{b.raw}}}})
 }
@@ -228,9 +228,9 @@ func (hb *heartbeats) beatIfSilent(c *channel) {
 // a few digests to arrive.
 func (hb *heartbeats) checkOverdue(all []*channel, now time.Time) {
 	for _, c := range all {
-		if c.subscribed && c.repair == nil && c.leader == nil && now.Sub(c.confirmed) > hb.cfg.BeatInterval*3/2+5*hb.cfg.DigestInterval {
+		if c.subscribed && c.repair == nil && c.leader == nil && now.Sub(c.confirmed.Time()) > hb.cfg.BeatInterval*3/2+5*hb.cfg.DigestInterval {
 			hb.stats.Overdue++
-			c.confirmed = now // so that the next one is overdue only after another interval
+			c.confirmed = env.MomentOf(now) // so that the next one is overdue only after another interval
 			hb.repairer.start(c, owner.Hash{})
 		}
 	}

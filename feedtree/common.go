@@ -139,8 +139,8 @@ func (m *common) after(d time.Duration) time.Time { return m.clock.Now().Add(d) 
 func (m *common) channel(key overlay.ID, url string) *channel {
 	c := m.feeds[key]
 	if c == nil {
-		c = &channel{key: key, url: url, confirmed: m.clock.Now()}
-		c.heardAt = c.confirmed
+		c = &channel{key: key, url: url, confirmed: env.MomentOf(m.clock.Now())}
+		c.heardAt = c.confirmed.Time()
 		m.feeds[key] = c
 	}
 	if c.url == "" {
@@ -240,7 +240,7 @@ func (m *common) parentIn(group overlay.ID) env.PeerID {
 type channel struct {
 	key       overlay.ID
 	url       string
-	confirmed time.Time    // last time at which this node was certain to have all entries
+	confirmed env.Moment   // last time at which this node was certain to have all entries
 	leader    *leaderState // nil unless this node is the feed's sequencer
 
 	subscription

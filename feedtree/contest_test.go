@@ -148,8 +148,8 @@ func TestFalseReportsCostLittle(t *testing.T) {
 		b.pass(b.cfg.PollInterval / 2)
 		oa.saw(c, &feed.Feed{})
 	}
-	if n := len(b.fetches); n != 2 || c.problem != nil {
-		t.Errorf("%d looks, problem %v", n, c.problem)
+	if n := len(b.fetches); n != 2 || c.shown() != nil {
+		t.Errorf("%d looks, problem %v", n, c.shown())
 	}
 }
 

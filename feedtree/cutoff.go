@@ -3,6 +3,7 @@ package feedtree
 import (
 	"time"
 
+	"tidings/internal/env"
 	"tidings/overlay"
 )
 
@@ -11,10 +12,10 @@ type cutOffs struct{ *common }
 
 // vouching is what cutOffs keeps of a feed.
 type vouching struct {
-	heardAt       time.Time // when another node last vouched for the log; at first, the time of the subscription
-	alone         bool      // the node is cut off from the feed, and polls it itself
-	handOversLeft int       // remaining attempts to hand over what the node found alone
-	handOverAt    time.Time // next of these attempts
+	heardAt       time.Time  // when another node last vouched for the log; at first, the time of the subscription
+	alone         bool       // the node is cut off from the feed, and polls it itself
+	handOversLeft int        // remaining attempts to hand over what the node found alone
+	handOverAt    env.Moment // next of these attempts
 }
 
 const (
@@ -114,7 +115,7 @@ func (o *cutOffs) check(all []*channel, now time.Time) {
 
 // markCertain records, too, that this node has all entries.
 func (o *cutOffs) markCertain(c *channel) {
-	c.confirmed = o.clock.Now()
+	c.confirmed = env.MomentOf(o.clock.Now())
 	o.markHeard(c)
 }
 
@@ -124,7 +125,7 @@ func (o *cutOffs) endAlone(c *channel) {
 		return
 	}
 	c.alone = false
-	c.handOversLeft, c.handOverAt = handOverTries, o.clock.Now()
+	c.handOversLeft, c.handOverAt = handOverTries, env.MomentOf(o.clock.Now())
 	o.app.PollAlone(c.key, c.url, false)
 	o.app.StateChanged(c.key, c.state, o.clock.Now())
 }

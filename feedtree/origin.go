@@ -32,8 +32,8 @@ func newKeyQuestions(m *common) *keyQuestions {
 // asking is what keyQuestions keeps of a feed that this node follows.
 type asking struct {
 	scheduled bool
-	checks    int       // number of checks that settled nothing
-	checkedAt time.Time // last of these checks
+	checks    int        // number of checks that settled nothing
+	checkedAt env.Moment // last of these checks
 }
 
 // claims is what keyQuestions keeps of a feed that this node leads.
@@ -61,7 +61,7 @@ const (
 func (q *keyQuestions) askIfOpen(c *channel) {
 	c.scheduled = false
 	if ask, again := q.open(c); ask {
-		c.checks, c.checkedAt = c.checks+1, q.clock.Now()
+		c.checks, c.checkedAt = c.checks+1, env.MomentOf(q.clock.Now())
 		q.stats.Sights++
 		q.app.Fetch(c.key, c.url)
 		if again {
@@ -87,12 +87,12 @@ func (q *keyQuestions) askLater(c *channel) {
 	if c.scheduled || !c.subscribed {
 		return
 	}
-	if now.Sub(c.checkedAt) > keyCheckReset {
+	if now.Sub(c.checkedAt.Time()) > keyCheckReset {
 		c.checks = 0
 	}
 	wait := time.Duration(q.rand.Int64N(int64(q.cfg.PollInterval) + 1))
 	if c.checks > 0 {
-		wait += max(0, c.checkedAt.Add(q.cfg.PollInterval<<min(c.checks-1, maxKeyCheckDoublings)).Sub(now))
+		wait += max(0, c.checkedAt.Time().Add(q.cfg.PollInterval<<min(c.checks-1, maxKeyCheckDoublings)).Sub(now))
 	}
 	c.scheduled = true
 	q.cal.add(q.after(wait), c.key)

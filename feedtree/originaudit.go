@@ -35,13 +35,34 @@ func newOriginAudits(m *common, entries *entries) *originAudits {
 
 // originAuditing is what originAudits keeps of a feed.
 type originAuditing struct {
-	lookAt  time.Time      // when the next look is planned; zero: none is
-	awaited bool           // the next document is to be compared
-	quiet   bool           // nothing has caused that look
+	lookAt   env.Moment // when the next look is planned; Never: none is
+	awaited  bool       // the next document is to be compared
+	quiet    bool       // nothing has caused that look
+	suspects *suspects  // nil: there are none
+}
+
+// suspects are the differences between a feed's log and its origin.
+type suspects struct {
 	looks   int            // looks at the differences that have been found
 	differs []originDiffer // at most maxDiffers
 	problem *Problem       // nil: none is known
 	hearsay time.Time      // when a look was last planned because of another node's report
+}
+
+// suspect returns the differences, for changing them.
+func (o *originAuditing) suspect() *suspects {
+	if o.suspects == nil {
+		o.suspects = new(suspects)
+	}
+	return o.suspects
+}
+
+// shown returns the problem that readers are told of; nil: none is known.
+func (o *originAuditing) shown() *Problem {
+	if o.suspects == nil {
+		return nil
+	}
+	return o.suspects.problem
 }
 
 // An originDiffer is an item that the log has and the origin has not, or the reverse.
@@ -115,7 +136,7 @@ func (oa *originAudits) shown(c *channel, items []difference.Change) {
 
 // planQuiet plans a look that nothing causes, so that owners that say nothing at all are found out, too.
 func (oa *originAudits) planQuiet(c *channel) {
-	if _, isPage := feed.DocumentURL(c.url); isPage || !c.subscribed || !c.lookAt.IsZero() {
+	if _, isPage := feed.DocumentURL(c.url); isPage || !c.subscribed || c.lookAt != env.Never {
 		return
 	}
 	oa.plan(c, oa.chance(c, quietAudits*time.Duration(oa.cfg.AuditOneIn)*oa.cfg.PollInterval))
@@ -135,8 +156,8 @@ func (oa *originAudits) random(d time.Duration) time.Duration {
 // plan plans a look that something causes, unless an earlier one is planned.
 func (oa *originAudits) plan(c *channel, wait time.Duration) {
 	c.quiet = false
-	if at := oa.after(wait); c.lookAt.IsZero() || at.Before(c.lookAt) {
-		c.lookAt = at
+	if at := oa.after(wait); c.lookAt == env.Never || c.lookAt.After(at) {
+		c.lookAt = env.MomentOf(at)
 		oa.cal.add(at, c.key)
 	}
 }
@@ -144,12 +165,12 @@ func (oa *originAudits) plan(c *channel, wait time.Duration) {
 // run looks at the origin of a feed. A poller of a domain with a budget waits for its next poll instead.
 func (oa *originAudits) run(c *channel) {
 	interval, ok := oa.interval(c)
-	if c.lookAt.IsZero() || oa.clock.Now().Before(c.lookAt) {
+	if c.lookAt == env.Never || c.lookAt.After(oa.clock.Now()) {
 		return // planned for another time
 	}
 	rare := min(interval, maxRareIntervals*oa.cfg.PollInterval)
 	skip := !ok || c.quiet && oa.chance(c, rare) >= oa.cfg.PollInterval
-	if c.lookAt, c.awaited = (time.Time{}), !skip; skip {
+	if c.lookAt, c.awaited = env.Never, !skip; skip {
 		oa.planQuiet(c)
 		return
 	}
@@ -164,7 +185,7 @@ func (oa *originAudits) saw(c *channel, doc *feed.Feed) {
 	if !c.awaited || doc.Omitted != "" {
 		return
 	}
-	c.awaited, c.lookAt = false, time.Time{}
+	c.awaited, c.lookAt = false, env.Never
 	oa.planQuiet(c)
 	f := *doc
 	f.Items = slices.Clone(doc.Items) // which Recognise changes
@@ -195,35 +216,39 @@ func (oa *originAudits) compare(c *channel, f *feed.Feed, known *difference.Know
 	if c.trust != nil {
 		patience += 2 * c.trust.Beat // the network waits for the publisher
 	}
+	if c.suspects == nil && len(found) == 0 {
+		return
+	}
+	s := c.suspect()
 	var problem *originDiffer
 	for i := range found {
 		d := &found[i]
-		if j := slices.IndexFunc(c.differs, func(o originDiffer) bool { return o.Version == d.Version && o.lacked == d.lacked }); j >= 0 {
-			d.since = c.differs[j].since
+		if j := slices.IndexFunc(s.differs, func(o originDiffer) bool { return o.Version == d.Version && o.lacked == d.lacked }); j >= 0 {
+			d.since = s.differs[j].since
 		}
 		if problem == nil && now.Sub(d.since) >= patience && (d.lacked || followed(w, f, d.since, now.Add(-patience))) {
 			problem = d
 		}
 	}
-	c.differs = found[:min(len(found), maxDiffers)]
-	if c.looks++; len(found) == 0 {
-		c.looks = 0
+	s.differs = found[:min(len(found), maxDiffers)]
+	if s.looks++; len(found) == 0 {
+		s.looks = 0
 	}
 	switch {
 	case problem != nil && ok:
-		c.looks = 0
+		s.looks = 0
 		oa.raise(c, problem, now)
 		oa.plan(c, 2*patience+oa.random(interval))
-	case c.problem != nil && (c.problem.refuted(w, f) || now.Sub(c.problem.Last) > problemTime):
-		c.problem = nil
+	case s.problem != nil && (s.problem.refuted(w, f) || now.Sub(s.problem.Last) > problemTime):
+		s.problem = nil
 		oa.app.StateChanged(c.key, c.state, now)
 		oa.plan(c, patience+oa.random(interval))
-	case c.problem != nil:
+	case s.problem != nil:
 		oa.plan(c, 2*patience+oa.random(interval))
-	case len(found) > 0 && c.looks < maxAuditLooks:
+	case len(found) > 0 && s.looks < maxAuditLooks:
 		oa.plan(c, patience+oa.random(interval))
 	default:
-		c.differs, c.looks = nil, 0
+		s.differs, s.looks = nil, 0
 	}
 }
 
@@ -296,11 +321,12 @@ func followed(w *difference.Window, f *feed.Feed, after, before time.Time) bool 
 
 // raise tells readers and neighbours of a problem that this node has seen.
 func (oa *originAudits) raise(c *channel, d *originDiffer, now time.Time) {
-	if c.problem == nil {
+	s := c.suspect()
+	if s.problem == nil {
 		oa.stats.Problems++
 		oa.log.Warn("log of a feed differs from its web server", "url", c.url, "item", d.title, "lacked", d.lacked)
 	}
-	c.problem = &Problem{d.title, d.lacked, d.since, now, c.problem != nil && c.problem.Confirmed, d.ID}
+	s.problem = &Problem{d.title, d.lacked, d.since, now, s.problem != nil && s.problem.Confirmed, d.ID}
 	oa.app.StateChanged(c.key, c.state, now)
 	seen, missing := []difference.Version{d.Version}, []difference.Version(nil)
 	if !d.lacked {
@@ -332,17 +358,21 @@ func (oa *originAudits) onAudit(from env.PeerID, m *feedtreepb.Audit) error {
 	if c == nil || wire.PeerIDOf(s.Owner) != from || now.Sub(s.Time).Abs() > maxObjectionAge {
 		return nil
 	}
-	if c.problem != nil && !c.problem.Confirmed && slices.ContainsFunc(c.differs, func(d originDiffer) bool { return d.reportedIn(s) }) {
-		confirmed := *c.problem
+	problem := c.shown()
+	if problem != nil && !problem.Confirmed && slices.ContainsFunc(c.suspects.differs, func(d originDiffer) bool { return d.reportedIn(s) }) {
+		confirmed := *problem
 		confirmed.Confirmed = true
-		c.problem = &confirmed
+		c.suspects.problem = &confirmed
 		oa.app.StateChanged(c.key, c.state, now)
 	}
 	interval, ok := oa.interval(c)
-	if !ok || c.problem != nil || len(c.differs) > 0 || !c.hearsay.IsZero() && now.Sub(c.hearsay) < auditHearsay*interval {
+	if !ok || problem != nil {
 		return nil
 	}
-	c.hearsay = now
+	if o := c.suspects; o != nil && (len(o.differs) > 0 || !o.hearsay.IsZero() && now.Sub(o.hearsay) < auditHearsay*interval) {
+		return nil
+	}
+	c.suspect().hearsay = now
 	oa.plan(c, oa.random(auditSpread*interval))
 	return nil
 }

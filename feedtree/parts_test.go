@@ -200,7 +200,7 @@ func TestAloneUntilAnotherNodeIsHeard(t *testing.T) {
 		t.Errorf("polls %v, alone: %v", b.alone, c.alone)
 	}
 	o.markCertain(c)
-	if c.alone || !slices.Equal(b.alone, []bool{true, false}) || c.handOversLeft != handOverTries || !c.confirmed.Equal(b.now) {
+	if c.alone || !slices.Equal(b.alone, []bool{true, false}) || c.handOversLeft != handOverTries || c.confirmed != env.MomentOf(b.now) {
 		t.Errorf("polls %v, alone: %v, %d hand-overs", b.alone, c.alone, c.handOversLeft)
 	}
 }

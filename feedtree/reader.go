@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/difference"
+	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay"
 	"tidings/overlay/owner"
@@ -203,7 +204,7 @@ func (rd *reader) applyEntry(c *channel, e *owner.Entry, d decodedEntry, shownBe
 	}
 	if d.Head != nil {
 		if w.head != nil && difference.HeadVersion(w.head) != difference.HeadVersion(d.Head) {
-			w.headAt = e.Time
+			w.headAt = env.MomentOf(e.Time)
 		}
 		w.head = d.Head
 	}
@@ -330,7 +331,7 @@ func (rd *reader) read(key overlay.ID, choose func(*window) []difference.Entry, 
 	}
 	rd.sync(c, func() {
 		w := &c.window
-		d := Document{Head: w.head, Version: w.version, Changed: w.headAt, Pin: w.log.Pin(), Vouched: map[feed.ID]feed.Entry{}}
+		d := Document{Head: w.head, Version: w.version, Changed: w.headAt.Time(), Pin: w.log.Pin(), Vouched: map[feed.ID]feed.Entry{}}
 		logged := choose(w)
 		signed, vouched := maps.Clone(w.signed), maps.Clone(w.vouched)
 		newer := map[feed.ID]bool{}
@@ -454,13 +455,13 @@ func (rd *reader) Recall(key overlay.ID, then func(*difference.Known)) {
 func (rd *reader) handOverItems(all []*channel, now time.Time) {
 	remaining := handOversAtOnce
 	for _, c := range all {
-		if c.handOversLeft == 0 || c.alone || now.Before(c.handOverAt) || c.leader != nil && !c.leader.ready {
+		if c.handOversLeft == 0 || c.alone || c.handOverAt.After(now) || c.leader != nil && !c.leader.ready {
 			continue
 		}
 		if remaining--; remaining < 0 {
 			return
 		}
-		c.handOversLeft, c.handOverAt = c.handOversLeft-1, now.Add(handOverPause)
+		c.handOversLeft, c.handOverAt = c.handOversLeft-1, env.MomentOf(now.Add(handOverPause))
 		rd.sync(c, func() { rd.handOver(c) })
 	}
 }

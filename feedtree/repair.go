@@ -157,7 +157,7 @@ func (rp *repairer) nextStep(c *channel) {
 		r.round++
 		switch pause := env.Jitter(rp.rand, min(repairPause<<min(r.round, 8), maxRepairPause)); {
 		case r.round >= maxRepairRounds && (r.ownerAnswered || r.fetched):
-			c.repair, c.confirmed = nil, rp.clock.Now()
+			c.repair, c.confirmed = nil, env.MomentOf(rp.clock.Now())
 		case r.round == originRound && !r.ownerAnswered:
 			rp.scheduleFetch(c)
 			rp.schedule(c, pause)

@@ -32,10 +32,31 @@ func newStatements(m *common, repairer *repairer) *statements {
 
 // stated is what statements keeps of a feed.
 type stated struct {
+	listening env.Moment // since when this node follows the feed, in this life
+	said      *said      // nil: the feed's publisher has said nothing, as most feeds have none
+}
+
+// heard returns what the publisher has said.
+func (s *stated) heard() said {
+	if s.said == nil {
+		return said{}
+	}
+	return *s.said
+}
+
+// hear returns what the publisher has said, for changing it.
+func (s *stated) hear() *said {
+	if s.said == nil {
+		s.said = new(said)
+	}
+	return s.said
+}
+
+// said is what statements knows from a feed's publisher.
+type said struct {
 	statement  *difference.Publication // the latest one; nil: none has come
 	statedAt   time.Time               // when it came
 	signedAt   time.Time               // latest time in a signed item of the log
-	listening  time.Time               // since when this node follows the feed, in this life
 	silent     bool                    // the publisher is overdue
 	unseen     uint64                  // publications that the publisher has stated and the log lacks at its end
 	unseenFrom time.Time               // since when; zero: none are
@@ -93,10 +114,11 @@ func (st *statements) onStatement(from env.PeerID, raw []byte) error {
 // take keeps a statement if it is later than the one before.
 func (st *statements) take(c *channel, p *difference.Publication) bool {
 	now := st.clock.Now()
-	if c.statement != nil && !p.Time.After(c.statement.Time) || p.Time.After(now.Add(maxStatementAhead)) {
+	if last := c.heard().statement; last != nil && !p.Time.After(last.Time) || p.Time.After(now.Add(maxStatementAhead)) {
 		return false
 	}
-	c.statement, c.statedAt = p, now
+	s := c.hear()
+	s.statement, s.statedAt = p, now
 	if c.subscribed {
 		st.late.add(st.after(statementGrace), c.key)
 		st.checkSilence(c, now)
@@ -106,26 +128,27 @@ func (st *statements) take(c *channel, p *difference.Publication) bool {
 
 // checkNumber notes whether the log lacks what the publisher has stated.
 func (st *statements) checkNumber(c *channel) {
-	if !c.subscribed || c.statement == nil || c.trust == nil || !bytes.Equal(c.trust.Key, c.statement.Key) {
+	s := c.said
+	if !c.subscribed || s == nil || s.statement == nil || c.trust == nil || !bytes.Equal(c.trust.Key, s.statement.Key) {
 		return
 	}
 	var last uint64
 	if pin := c.window.log.Pin(); pin != nil {
 		last = pin.Seq
 	}
-	before := c.unseen
-	if c.unseen = 0; c.statement.Seq > last {
-		c.unseen = c.statement.Seq - last
+	before := s.unseen
+	if s.unseen = 0; s.statement.Seq > last {
+		s.unseen = s.statement.Seq - last
 	}
 	switch {
-	case c.unseen == before:
+	case s.unseen == before:
 		return
-	case c.unseen == 0:
-		c.unseenFrom = time.Time{}
+	case s.unseen == 0:
+		s.unseenFrom = time.Time{}
 	case before == 0:
-		c.unseenFrom = c.statement.Time
+		s.unseenFrom = s.statement.Time
 		st.stats.Unseen++
-		st.refusals.add(Refusal{URL: c.url, Seq: c.statement.Seq, Key: c.statement.Key, Why: "its publisher has stated that there are items which the log does not have at its end; the web server is asked for them"})
+		st.refusals.add(Refusal{URL: c.url, Seq: s.statement.Seq, Key: s.statement.Key, Why: "its publisher has stated that there are items which the log does not have at its end; the web server is asked for them"})
 		st.repairer.fetchMissing(c)
 	}
 	st.app.StateChanged(c.key, c.state, st.clock.Now())
@@ -134,18 +157,16 @@ func (st *statements) checkNumber(c *channel) {
 // spokeAt returns when the publisher last signed something, as far as this node knows; at least when the node began to
 // listen.
 func (s *stated) spokeAt() time.Time {
-	at := s.listening
-	if s.signedAt.After(at) {
-		at = s.signedAt
+	heard := s.heard()
+	at := later(s.listening.Time(), heard.signedAt)
+	switch p := heard.statement; {
+	case p == nil:
+		return at
+	case p.Time.After(heard.statedAt): // the publisher's clock is ahead
+		return later(at, heard.statedAt)
+	default:
+		return later(at, p.Time)
 	}
-	if s.statement != nil {
-		if said := s.statement.Time; said.After(s.statedAt) { // the publisher's clock is ahead
-			at = later(at, s.statedAt)
-		} else {
-			at = later(at, said)
-		}
-	}
-	return at
 }
 
 func later(a, b time.Time) time.Time {
@@ -159,10 +180,10 @@ func later(a, b time.Time) time.Time {
 // be off, and a sequencer may as well hide what it says.
 func (st *statements) checkSilence(c *channel, now time.Time) {
 	silent := c.subscribed && c.trust != nil && c.trust.Beat > 0 && now.Sub(c.spokeAt()) > c.trust.Beat*3/2+2*st.cfg.DigestInterval
-	if silent == c.silent {
+	if silent == c.heard().silent {
 		return
 	}
-	if c.silent = silent; silent {
+	if c.hear().silent = silent; silent {
 		st.stats.Unspoken++
 		st.repairer.fetchMissing(c)
 	}
@@ -182,14 +203,15 @@ func (st *statements) applied(c *channel, d *difference.Delta, at time.Time) {
 	for _, ch := range d.Changes {
 		if p := ch.Publication; p != nil && c.trust.Valid(p.Key) {
 			signed = true
+			s := c.hear()
 			if p.Time.Before(at) {
-				c.signedAt = later(c.signedAt, p.Time)
+				s.signedAt = later(s.signedAt, p.Time)
 			} else {
-				c.signedAt = later(c.signedAt, at)
+				s.signedAt = later(s.signedAt, at)
 			}
 		}
 	}
-	if signed && c.unseen > 0 {
+	if signed && c.said.unseen > 0 {
 		st.checkNumber(c)
 	}
 }

@@ -70,7 +70,7 @@ func (su *subscriptions) Subscribe(url string, weight int, attributes []byte, do
 		done(fmt.Errorf("subscribe to %s: %w: %d", url, ErrFull, su.cfg.MaxSubscriptions))
 		return
 	}
-	since := su.clock.Now()
+	since := env.MomentOf(su.clock.Now())
 	if c != nil && c.subscribed {
 		since = c.since
 	}
@@ -100,7 +100,8 @@ func (su *subscriptions) Subscribe(url string, weight int, attributes []byte, do
 
 // join enters the trees of a feed, makes sure that the feed has owners, and pulls its log.
 func (su *subscriptions) join(c *channel) {
-	c.confirmed, c.heardAt = su.clock.Now(), su.clock.Now()
+	c.heardAt = su.clock.Now()
+	c.confirmed = env.MomentOf(c.heardAt)
 	c.stated = stated{listening: c.confirmed}
 	su.owners.Follow(c.key, c.url)
 	su.scribe.Join(c.key, c.weight)
@@ -207,13 +208,17 @@ func (su *subscriptions) Waiting(key overlay.ID) int {
 
 func (su *subscriptions) subscription(c *channel) Subscription {
 	s := Subscription{
-		Key: c.key, URL: c.url, Weight: c.weight, Since: c.since, Attributes: c.attributes,
+		Key: c.key, URL: c.url, Weight: c.weight, Since: c.since.Time(), Attributes: c.attributes,
 		Items: c.window.itemCount(), Witnessed: c.window.marks.vouched(), Version: c.window.version,
-		Confirmed: c.confirmed, Heard: c.heardAt, Alone: c.alone, Led: c.leader != nil, Repairing: c.repair != nil,
+		Confirmed: c.confirmed.Time(), Heard: c.heardAt, Alone: c.alone, Led: c.leader != nil, Repairing: c.repair != nil,
 		Lacks: c.window.log.Missing(), Unreadable: len(c.window.unreadable), State: c.state,
-		Publisher: c.trust, Doubt: c.doubt, Seen: c.keyCheck.publisher.Key, SeenAt: c.keyCheck.seenAt, Objectors: len(c.keyCheck.objectors),
+		Publisher: c.trust, Doubt: c.doubt,
 	}
-	if s.Unseen, s.UnseenSince = c.unseen, c.unseenFrom; c.silent {
+	if k := c.keyCheck; k != nil {
+		s.Seen, s.SeenAt, s.Objectors = k.publisher.Key, k.seenAt, len(k.objectors)
+	}
+	said := c.heard()
+	if s.Unseen, s.UnseenSince = said.unseen, said.unseenFrom; said.silent {
 		s.Silent = c.spokeAt()
 	}
 	if pin := c.window.log.Pin(); s.Publisher != nil && pin != nil && pin.Seq > s.Publisher.Seq && c.trust.Valid(pin.Key) {
@@ -226,7 +231,7 @@ func (su *subscriptions) subscription(c *channel) Subscription {
 		said.Beat = pin.Beat // as the log says; silence counts by what this node trusts
 		s.Publisher = &said
 	}
-	s.Problem = c.problem
+	s.Problem = c.shown()
 	if h := c.window.head; h != nil {
 		s.Title, s.Link, s.Language = h.Title, h.Link, h.Language
 	}
@@ -247,7 +252,7 @@ var ErrFull = errors.New("this node has reached its limit of subscriptions")
 type subscription struct {
 	subscribed bool
 	weight     int // number of readers
-	since      time.Time
+	since      env.Moment
 	attributes []byte // opaque, for the layers above
 	// pendingWrites is the number of changes of the subscription that are on their way to the disk. trustUnstored
 	// is set if trust has changed meanwhile.
@@ -272,7 +277,7 @@ func (su *subscriptions) load() error {
 		c := su.channel(overlay.ID(key[len(SubscriptionPrefix):]), m.Url)
 		c.subscribed, c.weight, c.attributes = true, int(m.Weight), m.Attributes
 		su.count++
-		c.since = time.UnixMilli(int64(m.SinceMs)).UTC()
+		c.since = env.MomentOf(time.UnixMilli(int64(min(m.SinceMs, wire.MaxMillis))))
 		if len(m.Pin) > 0 {
 			var err error
 			if c.trust, err = difference.ParsePin(m.Pin); err != nil {
@@ -303,7 +308,7 @@ func (su *subscriptions) load() error {
 
 // record returns the store's record of a subscription.
 func (c *channel) record() *feedtreepb.Subscription {
-	m := &feedtreepb.Subscription{Url: c.url, Weight: uint32(c.weight), SinceMs: uint64(c.since.UnixMilli()), Attributes: c.attributes}
+	m := &feedtreepb.Subscription{Url: c.url, Weight: uint32(c.weight), SinceMs: c.since.Millis(), Attributes: c.attributes}
 	if c.trust != nil {
 		m.Pin = c.trust.Append()
 	}

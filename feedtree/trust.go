@@ -49,7 +49,15 @@ func newTrusts(m *common, questions *keyQuestions) *trusts {
 type keyTrust struct {
 	trust    *difference.Pin // the pin that this node trusts; nil: the feed has no publisher
 	doubt    *difference.Pin // the pin in the log, if this node does not trust it; nil: there is none
-	keyCheck keyCheck
+	keyCheck *keyCheck       // nil: this node knows nothing of the key at the origin
+}
+
+// check returns what this node knows about the key at the origin, for changing it.
+func (t *keyTrust) check() *keyCheck {
+	if t.keyCheck == nil {
+		t.keyCheck = new(keyCheck)
+	}
+	return t.keyCheck
 }
 
 // A keyCheck is what a follower's own node knows about a feed's key at the origin.
@@ -65,14 +73,17 @@ type keyCheck struct {
 // hasUncheckedNext reports whether the log says that the trusted key has named its successor, which this node has
 // not yet looked for at the origin.
 func (tr *trusts) hasUncheckedNext(c *channel, trust, p *difference.Pin) bool {
-	return trust != nil && p != nil && trust.Next == (feed.Hash{}) && p.Next != (feed.Hash{}) && p.Next != c.keyCheck.checkedNext && bytes.Equal(trust.Key, p.Key)
+	return trust != nil && p != nil && trust.Next == (feed.Hash{}) && p.Next != (feed.Hash{}) && p.Next != c.check().checkedNext && bytes.Equal(trust.Key, p.Key)
 }
 
 // open reports whether there is a question about a feed's key that its origin can answer, and whether the question
 // remains if it does not.
 func (tr *trusts) open(c *channel) (ask, again bool) {
-	s, pin := &c.keyCheck, c.window.log.Pin()
-	if !c.subscribed || c.trust == nil || c.doubt == nil && !s.contradicted && !tr.hasUncheckedNext(c, c.trust, pin) {
+	if !c.subscribed || c.trust == nil {
+		return false, false
+	}
+	s, pin := c.check(), c.window.log.Pin()
+	if c.doubt == nil && !s.contradicted && !tr.hasUncheckedNext(c, c.trust, pin) {
 		return false, false
 	}
 	if s.contradicted = false; c.doubt == nil && pin != nil {
@@ -83,7 +94,7 @@ func (tr *trusts) open(c *channel) (ask, again bool) {
 
 // keySeen handles the publisher that this node has seen at a feed's origin.
 func (tr *trusts) keySeen(c *channel, publisher feed.Publisher) {
-	s, now := &c.keyCheck, tr.clock.Now()
+	s, now := c.check(), tr.clock.Now()
 	before := s.publisher.Key
 	s.publisher, s.seenAt = publisher, now
 	if t := c.trust; t != nil && bytes.Equal(t.Key, publisher.Key) && (publisher.Beat != t.Beat || t.Next == (feed.Hash{}) && publisher.Next != (feed.Hash{})) {
@@ -108,8 +119,8 @@ func (tr *trusts) keySeen(c *channel, publisher feed.Publisher) {
 
 // confirm trusts the pin of the log, if this node has recently seen its key at the origin.
 func (tr *trusts) confirm(c *channel) {
-	old, pin, s := c.trust, c.window.log.Pin(), &c.keyCheck
-	if old == nil || pin == nil || !bytes.Equal(pin.Key, s.publisher.Key) || bytes.Equal(pin.Key, old.Key) ||
+	old, pin, s := c.trust, c.window.log.Pin(), c.keyCheck
+	if old == nil || pin == nil || s == nil || !bytes.Equal(pin.Key, s.publisher.Key) || bytes.Equal(pin.Key, old.Key) ||
 		tr.clock.Now().Sub(s.seenAt) > keySeenIntervals*tr.cfg.PollInterval {
 		return
 	}
@@ -128,7 +139,7 @@ func (tr *trusts) confirm(c *channel) {
 // sendObjection signs that the origin names the trusted key and not the one in the log. A follower that has heard
 // enough objections stays silent, because all followers would send one.
 func (tr *trusts) sendObjection(c *channel, now time.Time) {
-	s, heard := &c.keyCheck, 0
+	s, heard := c.check(), 0
 	for _, at := range s.objectors {
 		if now.Sub(at) < tr.cfg.PollInterval {
 			heard++
@@ -150,12 +161,15 @@ func (tr *trusts) sendObjection(c *channel, now time.Time) {
 // objected handles another node's objection to the key that the log of a feed names. A follower that doubts the key
 // counts the objector. One that trusts it checks the origin, too.
 func (tr *trusts) objected(c *channel, w *difference.Witness) {
-	s, by := &c.keyCheck, wire.PeerIDOf(w.Owner)
-	if c.subscribed && c.trust != nil && c.doubt == nil && !bytes.Equal(w.Key, c.trust.Key) {
+	if !c.subscribed || c.trust == nil {
+		return
+	}
+	s, by := c.check(), wire.PeerIDOf(w.Owner)
+	if c.doubt == nil && !bytes.Equal(w.Key, c.trust.Key) {
 		s.contradicted = true
 		tr.keyQuestions.askLater(c) // the first key that this node heard of may have been a lie
 	}
-	if !c.subscribed || c.doubt == nil || !bytes.Equal(w.Key, c.trust.Key) {
+	if c.doubt == nil || !bytes.Equal(w.Key, c.trust.Key) {
 		return
 	}
 	_, known := s.objectors[by]
@@ -197,7 +211,9 @@ func (tr *trusts) consider(c *channel, p *difference.Pin) {
 		trust.Witnesses = nil // they are not why this node trusts it
 	}
 	doubted := c.doubt != nil
-	c.doubt, c.keyCheck.objectors = nil, nil
+	if c.doubt = nil; c.keyCheck != nil {
+		c.keyCheck.objectors = nil
+	}
 	if tr.hasUncheckedNext(c, &trust, p) {
 		tr.keyQuestions.askLater(c)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/difference"
+	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay/owner"
 )
@@ -24,7 +25,7 @@ type window struct {
 	// vouched holds the versions of items that owners have vouched for, while they have not vouched for the present ones.
 	vouched    map[feed.ID]vouchedEntry
 	head       *feed.Head // from the log, or from a fetched document if the log has brought none
-	headAt     time.Time  // when the log brought another head than before; zero: it has not
+	headAt     env.Moment // when the log brought another head than before; Never: it has not
 	unreadable []uint64   // sequence numbers of entries that cannot be read, or not completely
 	version    uint64
 }

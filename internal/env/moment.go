@@ -1,6 +1,7 @@
 package env
 
 import (
+	"math"
 	"math/rand/v2"
 	"time"
 )
@@ -12,10 +13,17 @@ type Moment int64
 // Never is the Moment of the zero time.
 const Never Moment = 0
 
-// MomentOf converts a time.
+// lastSecond is the last one of which all Moments exist, in the year 2262.
+const lastSecond = math.MaxInt64/int64(time.Second) - 1
+
+// MomentOf converts a time. Later ones than lastSecond become that, and earlier ones than 1677 its counterpart: both can come
+// from strangers only.
 func MomentOf(t time.Time) Moment {
 	if t.IsZero() {
 		return Never
+	}
+	if s := t.Unix(); s > lastSecond || s < -lastSecond {
+		t = time.Unix(max(-lastSecond, min(s, lastSecond)), 0)
 	}
 	return Moment(t.UnixNano())
 }
@@ -27,6 +35,9 @@ func (m Moment) Time() time.Time {
 	}
 	return time.Unix(0, int64(m)).UTC()
 }
+
+// Millis returns the milliseconds of Unix time, and 0 for Never and what was before.
+func (m Moment) Millis() uint64 { return uint64(max(0, int64(m)/int64(time.Millisecond))) }
 
 // After reports whether m is later than t. Never is not.
 func (m Moment) After(t time.Time) bool { return m != Never && int64(m) > t.UnixNano() }
