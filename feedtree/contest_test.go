@@ -133,7 +133,7 @@ func TestFalseReportsCostLittle(t *testing.T) {
 	b := newBench(t)
 	c := b.channel(overlay.Key(b.node.Network(), benchURL), benchURL)
 	c.subscribed = true
-	oa := newOriginAudits(b.common, &entries{b.common, b})
+	oa := newOriginAudits(b.common, &entries{common: b.common, worker: b})
 	signers, ids := ownerKeys(3)
 	for b.now.Before(began.Add(2 * auditHearsay * b.cfg.PollInterval)) {
 		for i := range signers {

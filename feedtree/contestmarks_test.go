@@ -13,7 +13,7 @@ import (
 // the sequencer from asking about an item that it sees itself, because former owners may have signed it.
 func TestForeignCertificatesHideNoContest(t *testing.T) {
 	b := newBench(t)
-	ce := newCertifier(b.common, &entries{b.common, b}, &witnesses{common: b.common})
+	ce := newCertifier(b.common, &entries{common: b.common, worker: b}, &witnesses{common: b.common})
 	signers, owners := ownerKeys(8)
 	item := difference.Version{ID: feed.ID{9}, Hash: feed.Hash{1}}
 	for _, test := range []struct {
@@ -58,7 +58,7 @@ func TestForeignCertificatesHideNoContest(t *testing.T) {
 func TestAnOwnerSignsOnceWhatIsMissing(t *testing.T) {
 	b := newBench(t)
 	ws := &witnesses{common: b.common, records: map[overlay.ID]*sightRecord{}}
-	newCertifier(b.common, &entries{b.common, b}, ws)
+	newCertifier(b.common, &entries{common: b.common, worker: b}, ws)
 	_, ids := ownerKeys(1)
 	item, other := difference.Version{ID: feed.ID{9}}, difference.Version{ID: feed.ID{8}}
 	r := ws.record(key)

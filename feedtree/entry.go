@@ -21,6 +21,7 @@ import (
 type entries struct {
 	*common
 	worker env.Worker
+	recent recentEntries
 }
 
 // appended is what entries keeps of a feed. It counts everything that was appended, committed or not.
@@ -43,20 +44,18 @@ const maxPart = 256 << 10
 // errMismatch reports a body that decodes to something else than what was encoded.
 var errMismatch = errors.New("the body decodes to another delta")
 
-// encode encodes a part of a change report, and checks that followers can decode it.
-func encode(part difference.Delta) ([]byte, error) {
-	body, err := part.Encode()
-	if err != nil {
-		return nil, err
+// encode encodes a part of a change report, and checks that followers can decode it. read is what they will read.
+func encode(part difference.Delta) (body []byte, read difference.Delta, err error) {
+	if body, err = part.Encode(); err != nil {
+		return nil, read, err
 	}
 	if len(body) > owner.MaxBody {
-		return nil, fmt.Errorf("%w: a body of %d bytes, more than %d", owner.ErrEntry, len(body), owner.MaxBody)
+		return nil, read, fmt.Errorf("%w: a body of %d bytes, more than %d", owner.ErrEntry, len(body), owner.MaxBody)
 	}
-	read, err := difference.Decode(body)
-	if err == nil && !sameContent(part, read) {
+	if read, err = difference.Decode(body); err == nil && !sameContent(part, read) {
 		err = errMismatch
 	}
-	return body, err
+	return body, read, err
 }
 
 // sameContent reports whether two deltas look the same to readers.
@@ -79,7 +78,7 @@ func sameContent(a, b difference.Delta) bool {
 // returns an error instead.
 func (es *entries) encodeParts(c *channel, d difference.Delta) (parts []difference.Delta, bodies [][]byte, err error) {
 	for _, part := range d.Split(maxPart) {
-		body, err := encode(part)
+		body, read, err := encode(part)
 		if err != nil {
 			if part, err = es.readablePart(c, part); err != nil {
 				return nil, nil, err
@@ -87,10 +86,11 @@ func (es *entries) encodeParts(c *channel, d difference.Delta) (parts []differen
 			if part.Empty() && part.Page == nil {
 				continue
 			}
-			if body, err = encode(part); err != nil {
+			if body, read, err = encode(part); err != nil {
 				return nil, nil, err
 			}
 		}
+		es.keep(c.key, owner.HashOf(body), read)
 		parts, bodies = append(parts, part), append(bodies, body)
 	}
 	return parts, bodies, nil
@@ -101,14 +101,14 @@ func (es *entries) readablePart(c *channel, part difference.Delta) (difference.D
 	all := part
 	part.Head, part.Changes = nil, nil
 	if h := all.Head; h != nil {
-		if _, err := encode(difference.Delta{Head: h}); err == nil {
+		if _, _, err := encode(difference.Delta{Head: h}); err == nil {
 			part.Head = h
 		} else if made, remade := feed.NewHead(feed.Atom, h.Title, h.Link, h.Description, h.Language); h.Title != "" && remade == nil {
 			part.Head = &made
 		}
 	}
 	for _, ch := range all.Changes {
-		_, err := encode(difference.Delta{Changes: []difference.Change{ch}})
+		_, _, err := encode(difference.Delta{Changes: []difference.Change{ch}})
 		switch {
 		case err == nil:
 			part.Changes = append(part.Changes, ch)
@@ -154,9 +154,13 @@ func (d *decodedEntry) size() int {
 const decodeStep = 8 << 20
 
 // A decoder decodes the body of an entry.
-type decoder func(e *owner.Entry, body []byte) (difference.Delta, error)
+type decoder struct {
+	decode   func(e *owner.Entry, body []byte) (difference.Delta, error)
+	verifies bool // all signatures
+}
 
-func decodeNew(_ *owner.Entry, body []byte) (difference.Delta, error) { return difference.Decode(body) }
+// decodeNew is for entries that this node has not read before.
+var decodeNew = decoder{func(_ *owner.Entry, body []byte) (difference.Delta, error) { return difference.Decode(body) }, true}
 
 // decode reads the bodies of entries as far as possible, and passes them to each in their order. Then it calls then. It counts
 // and reports those that are unreadable.
@@ -188,18 +192,29 @@ func (es *entries) walk(of []*owner.Entry, read decoder, each func(*owner.Entry,
 // completely. If it did not, what decode has left out of them would count here.
 func (es *entries) rereader(c *channel) decoder {
 	unreadable := slices.Clone(c.window.unreadable)
-	return func(e *owner.Entry, body []byte) (difference.Delta, error) {
+	return decoder{decode: func(e *owner.Entry, body []byte) (difference.Delta, error) {
 		if slices.Contains(unreadable, e.At.Seq) {
 			return difference.Decode(body)
 		}
 		d, err := difference.Reread(body)
 		d.Sightings = nil // the window has their marks
 		return d, err
+	}}
+}
+
+// keep keeps the content of an entry, which has been verified, for those who want it next.
+func (es *entries) keep(key overlay.ID, body owner.Hash, d difference.Delta) {
+	if c := es.feeds[key]; c != nil && c.subscribed && es.signedForFeed(key, d) {
+		es.recent.add(key, body, d, es.clock.Now())
 	}
 }
 
 // step decodes the first ones of some entries, as many as decodeStep allows, and passes them to then.
 func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decodedEntry)) {
+	if got := es.recent.first(entries); len(got) > 0 {
+		es.worker.Do(func() {}, func() { then(got) })
+		return
+	}
 	packed := 0
 	for i, e := range entries {
 		if packed += e.Size; packed >= decodeStep {
@@ -213,7 +228,7 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 			var certificates [][]byte
 			size := 0
 			for i, b := range bodies {
-				d, err := read(entries[i], b)
+				d, err := read.decode(entries[i], b)
 				signed := es.signedForFeed(entries[i].Key, d)
 				if signed {
 					got[i].Delta = d
@@ -233,6 +248,9 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 			}
 		}, func() {
 			for i, e := range entries[:len(got)] {
+				if read.verifies && !got[i].unreadable {
+					es.keep(e.Key, e.Body, got[i].Delta)
+				}
 				if got[i].unreadable {
 					es.stats.Unread++
 					if c := es.feeds[e.Key]; c != nil {

@@ -51,7 +51,7 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 		node: node, scribe: s, owners: o, signer: signer, verify: verify, app: app,
 		refusals: &refusals{clock: e.Clock}, feeds: channels{}, ownerAddrs: map[env.PeerID]env.Peer{},
 	}
-	f := &FeedTree{common: m, cutOffs: &cutOffs{m}, entries: &entries{m, e.Worker}}
+	f := &FeedTree{common: m, cutOffs: &cutOffs{m}, entries: &entries{common: m, worker: e.Worker}}
 	f.repairer = newRepairer(m, f.cutOffs)
 	f.heartbeats = newHeartbeats(m, f.cutOffs, f.repairer)
 	f.deliveries = newDeliveries(m, f.cutOffs, f.repairer, f.heartbeats)
@@ -106,6 +106,7 @@ func (f *FeedTree) tick(overlay.ID) {
 	f.cutOffs.check(all, now)
 	f.reader.handOverItems(all, now)
 	f.deliveries.forgetReputations(now)
+	f.entries.recent.forget(now)
 	f.witnesses.forget()
 	f.certifier.contests.check(now)
 	f.witnesses.checkLogs()

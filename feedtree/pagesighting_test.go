@@ -30,7 +30,7 @@ func (w *heldWorker) goOn() (n int) {
 func TestALogOfAPageIsComparedOnce(t *testing.T) {
 	const url = "page+http://a.example/"
 	b, w := newBench(t), &heldWorker{}
-	ws := &witnesses{common: b.common, records: map[overlay.ID]*sightRecord{}, entries: &entries{b.common, w}, contest: func(overlay.ID, string, *sightRecord) {}}
+	ws := &witnesses{common: b.common, records: map[overlay.ID]*sightRecord{}, entries: &entries{common: b.common, worker: w}, contest: func(overlay.ID, string, *sightRecord) {}}
 	version := func(n byte) difference.Version { return difference.Version{ID: feed.ID{n}} }
 	sequencer := env.PeerID("sequencer")
 	ask := func(of ...difference.Version) { ws.want(key, url, sequencer, of, false) }

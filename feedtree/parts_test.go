@@ -369,7 +369,7 @@ func TestAnotherKeyIsDoubted(t *testing.T) {
 // A body without bytes and one with another feed's publication are unreadable; only the former is lost.
 func TestEntriesOfOtherFeeds(t *testing.T) {
 	b := newBench(t)
-	es := &entries{b.common, b}
+	es := &entries{common: b.common, worker: b}
 	it := version(t, "A")
 	publisher := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	for url, own := range map[string]bool{benchURL: true, "http://b.example/": false} {
@@ -449,7 +449,7 @@ func TestFetchedItemsAreShownOnce(t *testing.T) {
 	b := newBench(t)
 	o := &cutOffs{b.common}
 	rp := newRepairer(b.common, o)
-	rd := newReader(b.common, o, rp, newTrusts(b.common, newKeyQuestions(b.common)), &entries{b.common, b}, newPusher(b.common), newStatements(b.common, rp), newOriginAudits(b.common, nil))
+	rd := newReader(b.common, o, rp, newTrusts(b.common, newKeyQuestions(b.common)), &entries{common: b.common, worker: b}, newPusher(b.common), newStatements(b.common, rp), newOriginAudits(b.common, nil))
 	b.follow()
 	doc := &feed.Feed{Items: []feed.Item{version(t, "A")}}
 	for range 2 {
@@ -508,7 +508,7 @@ func TestAFollowerOfASilentFeedLooks(t *testing.T) {
 		b := newBench(t)
 		b.cfg.AuditOneIn = 2
 		o := &cutOffs{b.common}
-		audits := newOriginAudits(b.common, &entries{b.common, b})
+		audits := newOriginAudits(b.common, &entries{common: b.common, worker: b})
 		su := &subscriptions{
 			common: b.common, store: b, cutOffs: o, repairer: newRepairer(b.common, o),
 			trusts: newTrusts(b.common, newKeyQuestions(b.common)), audits: audits,
@@ -533,7 +533,7 @@ func TestARarelyPolledFeedIsLookedAtRarely(t *testing.T) {
 		b := newBench(t)
 		b.cfg.AuditOneIn = 2
 		b.polled = intervals * b.cfg.PollInterval
-		audits := newOriginAudits(b.common, &entries{b.common, b})
+		audits := newOriginAudits(b.common, &entries{common: b.common, worker: b})
 		c := b.follow()
 		audits.planQuiet(c)
 		for range 40 {
@@ -604,7 +604,7 @@ func TestVerdicts(t *testing.T) {
 // An acceptor takes publications in their order into one entry at a time, and gives all back if the log has no room.
 func TestAnAcceptorWithoutRoom(t *testing.T) {
 	b := newBench(t)
-	ac := newAcceptor(b.common, newKeyQuestions(b.common), newPusher(b.common), &entries{b.common, b})
+	ac := newAcceptor(b.common, newKeyQuestions(b.common), newPusher(b.common), &entries{common: b.common, worker: b})
 	c := b.channel(key, benchURL)
 	c.leader = &leaderState{ready: true}
 	publisher, it := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), version(t, "A")
@@ -628,7 +628,7 @@ func TestASequencerWithoutRoomKeepsBodies(t *testing.T) {
 	b := newBench(t)
 	o := &cutOffs{b.common}
 	rp := newRepairer(b.common, o)
-	hb, es := newHeartbeats(b.common, o, rp), &entries{b.common, b}
+	hb, es := newHeartbeats(b.common, o, rp), &entries{common: b.common, worker: b}
 	ac := newAcceptor(b.common, newKeyQuestions(b.common), newPusher(b.common), es)
 	sq := &sequencer{b.common, es, o, hb, newDeliveries(b.common, o, rp, hb), ac, newCertifier(b.common, es, &witnesses{common: b.common})}
 	ready := 0

@@ -184,7 +184,7 @@ func TestACertifierAsksNoMoreThanItNeeds(t *testing.T) {
 // Sightings that were signed for another feed prove nothing here, although its owners and items may be the same.
 func TestSightingsCountForTheirFeedOnly(t *testing.T) {
 	b := newBench(t)
-	es := &entries{b.common, b}
+	es := &entries{common: b.common, worker: b}
 	signers, _ := ownerKeys(2)
 	seen := []difference.Version{{ID: feed.ID{9}, Hash: feed.Hash{1}}}
 	here := difference.See(signers[0], benchURL, seen, time.Unix(1, 0))
@@ -211,7 +211,7 @@ func TestOldSightingsDoNotAnswer(t *testing.T) {
 			t.Errorf("version %d of %v: %v", test.version, test.at, !test.want)
 		}
 	}
-	ce := newCertifier(b.common, &entries{b.common, b}, &witnesses{common: b.common})
+	ce := newCertifier(b.common, &entries{common: b.common, worker: b}, &witnesses{common: b.common})
 	c := b.channel(overlay.Key(b.node.Network(), benchURL), benchURL)
 	c.leader = &leaderState{ready: true}
 	raw := difference.See(signers[0], benchURL, nil, at).Raw

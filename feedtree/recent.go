@@ -1,0 +1,89 @@
+package feedtree
+
+import (
+	"time"
+
+	"tidings/difference"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+)
+
+// recentEntries has the content of entries that this node has just encoded or decoded. A new entry is wanted several times in a
+// row: a sequencer encodes it, and decodes it as its followers will; the node's window takes it; and programs that are told of
+// news read it. Nobody changes the deltas.
+type recentEntries struct {
+	byBody map[recentKey]*recentEntry
+	byAge  []*recentEntry // the oldest first
+	size   int            // bytes of all
+}
+
+type recentEntry struct {
+	recentKey
+	difference.Delta
+	size int
+	at   time.Time
+}
+
+// A recentKey names an entry. Equal bodies in the logs of two feeds are two entries: what is signed for one feed is not valid
+// in the other.
+type recentKey struct {
+	feed overlay.ID
+	body owner.Hash
+}
+
+// Limits of recentEntries. What exceeds them is decoded again.
+const (
+	maxRecentEntries = 256
+	maxRecentBytes   = 4 << 20
+	recentTime       = 30 * time.Second
+)
+
+// add keeps the content of an entry of a feed, given the hash of its body. The content must have been verified. Entries with sightings
+// are not kept, because their signatures are verified together with others.
+func (r *recentEntries) add(feed overlay.ID, body owner.Hash, d difference.Delta, now time.Time) {
+	key := recentKey{feed, body}
+	if len(d.Sightings) > 0 || r.byBody[key] != nil {
+		return
+	}
+	read := decodedEntry{Delta: d}
+	e := &recentEntry{key, d, read.size(), now}
+	if e.size > maxRecentBytes/4 {
+		return
+	}
+	if r.byBody == nil {
+		r.byBody = map[recentKey]*recentEntry{}
+	}
+	r.byBody[key], r.byAge, r.size = e, append(r.byAge, e), r.size+e.size
+	for len(r.byAge) > maxRecentEntries || r.size > maxRecentBytes {
+		r.drop()
+	}
+}
+
+// drop drops the oldest entry.
+func (r *recentEntries) drop() {
+	e := r.byAge[0]
+	r.byAge[0], r.byAge, r.size = nil, r.byAge[1:], r.size-e.size
+	delete(r.byBody, e.recentKey)
+}
+
+// forget drops what is old.
+func (r *recentEntries) forget(now time.Time) {
+	for len(r.byAge) > 0 && now.Sub(r.byAge[0].at) > recentTime {
+		r.drop()
+	}
+	if len(r.byAge) == 0 {
+		r.byBody, r.byAge = nil, nil
+	}
+}
+
+// first returns the content of the first ones of some entries, as many as there are without a gap.
+func (r *recentEntries) first(of []*owner.Entry) (got []decodedEntry) {
+	for _, e := range of {
+		known := r.byBody[recentKey{e.Key, e.Body}]
+		if known == nil {
+			break
+		}
+		got = append(got, decodedEntry{Delta: known.Delta})
+	}
+	return got
+}
