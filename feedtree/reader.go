@@ -268,7 +268,8 @@ type Document struct {
 	// Vouched holds the versions that owners have vouched for of items whose present versions they have not vouched for.
 	Vouched map[feed.ID]feed.Entry
 	Version uint64
-	Changed time.Time // when the head or an entry was last edited, according to the log; zero: never
+	Shown   owner.Hash // last entry of the log that it includes
+	Changed time.Time  // when the head or an entry was last edited, according to the log; zero: never
 	// Pin is the feed's pin according to the log, with the number of the publisher's last item; nil: the feed has
 	// no publisher.
 	Pin *difference.Pin
@@ -331,7 +332,7 @@ func (rd *reader) read(key overlay.ID, choose func(*window) []difference.Entry, 
 	}
 	rd.sync(c, func() {
 		w := &c.window
-		d := Document{Head: w.head, Version: w.version, Changed: w.headAt.Time(), Pin: w.log.Pin(), Vouched: map[feed.ID]feed.Entry{}}
+		d := Document{Head: w.head, Version: w.version, Shown: w.applied, Changed: w.headAt.Time(), Pin: w.log.Pin(), Vouched: map[feed.ID]feed.Entry{}}
 		logged := choose(w)
 		signed, vouched := maps.Clone(w.signed), maps.Clone(w.vouched)
 		newer := map[feed.ID]bool{}

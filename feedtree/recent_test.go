@@ -54,7 +54,7 @@ func TestRecentEntriesAreBounded(t *testing.T) {
 	if r.forget(now.Add(recentTime)); len(r.byAge) != 4 {
 		t.Errorf("%d entries of an age below the limit", len(r.byAge))
 	}
-	if r.forget(now.Add(2*recentTime)); r.byBody != nil || r.byAge != nil || r.size != 0 {
+	if r.forget(now.Add(2 * recentTime)); r.byBody != nil || r.byAge != nil || r.size != 0 {
 		t.Errorf("%+v", r)
 	}
 }

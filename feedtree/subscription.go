@@ -157,15 +157,16 @@ type Subscription struct {
 	Seen      ed25519.PublicKey
 	SeenAt    time.Time
 	Objectors int
-	Items     int       // number of items in the window, as far as the log has been read
-	Witnessed int       // number of those that enough owners of the feed have seen at the origin
-	Version   uint64    // changes whenever the window does
-	Confirmed time.Time // last time at which this node was certain to have all entries
-	Heard     time.Time // when another node last vouched for the log
-	Alone     bool      // the node is cut off from the feed, and polls it itself
-	Led       bool      // the node is the feed's sequencer
-	Repairing bool      // entries are missing and being pulled
-	Lacks     uint64    // number of publications missing from the kept part of the log
+	Items     int        // number of items in the window, as far as the log has been read
+	Witnessed int        // number of those that enough owners of the feed have seen at the origin
+	Version   uint64     // changes whenever the window does
+	Logged    owner.Hash // last entry of the log that readers may see
+	Confirmed time.Time  // last time at which this node was certain to have all entries
+	Heard     time.Time  // when another node last vouched for the log
+	Alone     bool       // the node is cut off from the feed, and polls it itself
+	Led       bool       // the node is the feed's sequencer
+	Repairing bool       // entries are missing and being pulled
+	Lacks     uint64     // number of publications missing from the kept part of the log
 	// Unseen is the number of publications that the publisher has stated and the log lacks at its end, since
 	// UnseenSince. Silent is when the publisher last spoke, if it is overdue by its own promise.
 	Unseen              uint64
@@ -214,6 +215,9 @@ func (su *subscriptions) subscription(c *channel) Subscription {
 		Lacks: c.window.log.Missing(), Unreadable: len(c.window.unreadable), State: c.state,
 		Publisher: c.trust, Doubt: c.doubt,
 	}
+	if log := su.owners.Visible(c.key); len(log) > 0 {
+		s.Logged = log[len(log)-1].Hash
+	}
 	if k := c.keyCheck; k != nil {
 		s.Seen, s.SeenAt, s.Objectors = k.publisher.Key, k.seenAt, len(k.objectors)
 	}
@@ -234,6 +238,8 @@ func (su *subscriptions) subscription(c *channel) Subscription {
 	s.Problem = c.shown()
 	if h := c.window.head; h != nil {
 		s.Title, s.Link, s.Language = h.Title, h.Link, h.Language
+	} else if l := c.leader; l != nil { // the window has not read the log yet
+		s.Title, s.Link, s.Language = l.about.Title, l.about.Link, l.about.Language
 	}
 	if c.beat != nil {
 		s.StateAt = c.beat.time

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,11 +16,13 @@ import (
 	"tidings/internal/feed"
 	"tidings/internal/news"
 	"tidings/internal/store"
+	"tidings/overlay/owner"
 	"tidings/proxy"
 )
 
 // recorder brings what readers see into the journal of news. Others mark feeds and searches that have changed; run reads
-// them. After a start it reads all, so that nothing is missing that came just before the node stopped.
+// them. After a start it reads those whose logs have grown since they were recorded, so that nothing is missing that came just
+// before the node stopped.
 type recorder struct {
 	*nodeLoop
 	journal *news.Journal
@@ -35,7 +38,7 @@ type recorder struct {
 	items    int                      // in feeds
 	searches map[uint32]*markedSearch // marked searches, by number
 	articles int                      // in searches
-	whole    map[string]wholeRecord   // feeds of which all was recorded since the start, by URL or name
+	whole    map[string]wholeRecord   // feeds of which the journal has all, by URL or name
 }
 
 // A markedFeed is a feed that has changed.
@@ -207,21 +210,23 @@ func (r *recorder) run(ctx context.Context) {
 	}
 }
 
-// markAll marks everything that the node follows.
+// markAll marks everything that the node follows, except for the feeds of which the journal has all.
 func (r *recorder) markAll(ctx context.Context) {
-	_ = r.do(ctx, func() { // an error means that the node stops
-		for _, s := range r.node.Subscriptions() {
+	var all []feedtree.Subscription
+	_ = r.do(ctx, func() { all = r.node.Subscriptions() }) // an error means that the node stops
+	for _, s := range all {
+		if !r.resume(s) {
 			r.mark(s.URL)
 		}
-	})
+	}
 	for _, name := range r.private.names() {
 		r.mark(name)
 	}
-	all, err := r.toldWatches(ctx)
+	searches, err := r.toldWatches(ctx)
 	if err != nil && ctx.Err() == nil {
 		r.log.Error("searches cannot be read, so programs are not told what is new in them", "err", err)
 	}
-	for _, w := range all {
+	for _, w := range searches {
 		r.markSearch(w.Number, func(*markedSearch) {})
 	}
 }
@@ -286,7 +291,6 @@ func (r *recorder) recordFeed(ctx context.Context, url string, marked *markedFee
 	case doc.Document == nil: // nothing was read yet
 		return nil
 	}
-	doc.Part = !all
 	doc.FoundHere = func(e *feed.Entry) bool { return isPrivateName(url) || slices.Contains(marked.found, e.Item.ID) }
 	return r.recordDocument(url, doc, len(items))
 }
@@ -297,6 +301,40 @@ func (r *recorder) recordsAll(url string, marked *markedFeed) bool {
 	since, known := r.whole[url]
 	r.mu.Unlock()
 	return marked.all || !known || since.items+len(marked.changed) > maxPartItems || time.Since(since.at) > maxPartTime
+}
+
+// upto names the state of a feed whose log ends with an entry, and says when all of it was recorded.
+func upto(last owner.Hash, whole time.Time) []byte {
+	return binary.BigEndian.AppendUint64(last[:], uint64(whole.Unix()))
+}
+
+// resume continues from what the journal has of a feed. It reports false if the feed has to be recorded as a whole.
+func (r *recorder) resume(s feedtree.Subscription) bool {
+	recorded, err := r.journal.Upto(news.Source{URL: s.URL})
+	if err != nil || len(recorded) != len(s.Logged)+8 || s.Logged == (owner.Hash{}) || owner.Hash(recorded) != s.Logged {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.whole[s.URL] = wholeRecord{at: time.Unix(int64(binary.BigEndian.Uint64(recorded[len(s.Logged):])), 0)}
+	return true
+}
+
+// nameState names what a document shows, if the journal has all of the feed with it: what is marked has been read, and the
+// subscription has no condition other than the log under which readers see items.
+func (r *recorder) nameState(url string, doc *news.Document, s feedtree.Subscription, shown owner.Hash) {
+	if !doc.Complete || shown != s.Logged || attributesOf(s).RequiredProvenance != "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, pending := r.feeds[url]
+	switch since, known := r.whole[url]; {
+	case !doc.Part:
+		doc.Upto = upto(s.Logged, time.Now())
+	case known && !pending:
+		doc.Upto = upto(s.Logged, since.at)
+	}
 }
 
 // recordDocument records all of a feed, or a part with a number of items. As long as older items are on their way, the next
@@ -362,7 +400,8 @@ func (r *recorder) document(ctx context.Context, url string, items []feed.ID) (d
 	}
 	if a.read.Head != nil {
 		doc.Document = &feed.Document{Base: originURL(url), Head: *a.read.Head, Entries: a.read.Entries, Sanitise: proxy.Sanitise}
-		doc.Complete = !a.sub.Repairing
+		doc.Complete, doc.Part = !a.sub.Repairing, items != nil
+		r.nameState(url, &doc, a.sub, a.read.Shown)
 	}
 	return doc, true, nil
 }

@@ -15,8 +15,10 @@ import (
 	"time"
 
 	"tidings/difference"
+	"tidings/feedtree"
 	"tidings/internal/feed"
 	"tidings/internal/news"
+	"tidings/overlay/owner"
 	"tidings/proxy"
 )
 
@@ -287,6 +289,65 @@ func TestAFeedIsRecordedWhenItIsComplete(t *testing.T) {
 		if last := journal.Last(); last != step.told {
 			t.Errorf("%+v: %d events, want %d", step, last, step.told)
 		}
+	}
+}
+
+// After a restart, a feed is read again unless the journal has all that its log has: all of it was recorded once, and what has
+// come since was recorded, too.
+func TestAFeedIsRecordedAgainIfItsLogHasGrown(t *testing.T) {
+	const url = "https://ferry.example/news.xml"
+	first, second := owner.Hash{1}, owner.Hash{2}
+	witnessed := attributes{RequiredProvenance: "witnessed"}.encode()
+	for name, c := range map[string]struct {
+		earlier           bool                  // all of the feed was recorded before
+		doc               news.Document         // which is recorded
+		shown             owner.Hash            // with it
+		atRecord, atStart feedtree.Subscription // the feed
+		pending           bool                  // another item is marked
+		want              bool
+	}{
+		"all of it":                       {doc: news.Document{Complete: true}, shown: first, want: true},
+		"a part":                          {earlier: true, doc: news.Document{Complete: true, Part: true}, shown: first, want: true},
+		"a part, before all of it":        {doc: news.Document{Complete: true, Part: true}, shown: first},
+		"a part, and another one waits":   {earlier: true, doc: news.Document{Complete: true, Part: true}, shown: first, pending: true},
+		"older items are on their way":    {doc: news.Document{}, shown: first},
+		"the log has grown since":         {doc: news.Document{Complete: true}, shown: first, atStart: feedtree.Subscription{Logged: second}},
+		"the log has grown meanwhile":     {doc: news.Document{Complete: true}, shown: first, atRecord: feedtree.Subscription{Logged: second}},
+		"the log is empty":                {doc: news.Document{Complete: true}, atRecord: feedtree.Subscription{Attributes: []byte("{}")}},
+		"readers wait for certificates":   {doc: news.Document{Complete: true}, shown: first, atRecord: feedtree.Subscription{Logged: first, Attributes: witnessed}},
+		"the log of another life is back": {doc: news.Document{Complete: true}, shown: second, atRecord: feedtree.Subscription{Logged: second}, atStart: feedtree.Subscription{Logged: first}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			journal, disk, err := openNews(filepath.Join(t.TempDir(), "news"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer disk.Close() //nolint:errcheck // the test is over
+			before := &recorder{journal: journal, wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), whole: map[string]wholeRecord{}}
+			if c.earlier {
+				before.whole[url] = wholeRecord{at: time.Now()}
+			}
+			if c.pending {
+				before.mark(url)
+			}
+			for _, s := range []*feedtree.Subscription{&c.atRecord, &c.atStart} {
+				if s.URL = url; s.Logged == (owner.Hash{}) && s.Attributes == nil {
+					s.Logged = first
+				}
+			}
+			if _, err := journal.Record(news.Source{URL: url}, news.Document{Document: &feed.Document{Sanitise: proxy.Sanitise}, Complete: true}); err != nil {
+				t.Fatal(err)
+			}
+			c.doc.Document = &feed.Document{Sanitise: proxy.Sanitise}
+			before.nameState(url, &c.doc, c.atRecord, c.shown)
+			if err := before.recordDocument(url, c.doc, 0); err != nil {
+				t.Fatal(err)
+			}
+			again := &recorder{journal: journal, whole: map[string]wholeRecord{}}
+			if got := again.resume(c.atStart); got != c.want || got == again.recordsAll(url, &markedFeed{}) {
+				t.Errorf("continued: %v, want %v", got, c.want)
+			}
+		})
 	}
 }
 

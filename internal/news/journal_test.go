@@ -212,6 +212,42 @@ func TestAForgottenSourceBeginsAnew(t *testing.T) {
 	}
 }
 
+// The name of what was recorded is durable with it, also if nothing was new, and goes with the source.
+func TestTheStateThatWasRecordedHasAName(t *testing.T) {
+	d := openDesk(t)
+	state := func(want string) {
+		t.Helper()
+		if got, err := d.Upto(ferries); err != nil || string(got) != want {
+			t.Errorf("recorded up to %q, %v; want %q", got, err, want)
+		}
+	}
+	state("")
+	for _, step := range []struct {
+		upto, want string
+		items      []string
+		part       bool
+	}{
+		{items: []string{"1"}},
+		{upto: "a", want: "a", items: []string{"1"}},
+		{upto: "b", want: "b", items: []string{"2", "1"}},
+		{want: "b", items: []string{"3"}, part: true},
+		{upto: "c", want: "c", items: []string{"3"}, part: true},
+	} {
+		doc := document(t, step.items...)
+		if doc.Part = step.part; step.upto != "" {
+			doc.Upto = []byte(step.upto)
+		}
+		if _, err := d.Record(ferries, doc); err != nil {
+			t.Fatal(err)
+		}
+		state(step.want)
+	}
+	if err := d.Forget(ferries); err != nil {
+		t.Fatal(err)
+	}
+	state("")
+}
+
 // An article that a new search has just matched is no past, although the first document has it.
 func TestFreshEntriesAreNewsAtOnce(t *testing.T) {
 	d := openDesk(t)

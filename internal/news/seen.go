@@ -37,6 +37,7 @@ func (e sighting) expired(now time.Time) bool {
 type recorded struct {
 	all    []byte // sightings in the order of their identities, encoded; nil: the source was never recorded
 	recent seen   // later ones
+	upto   []byte // see Journal.Upto
 }
 
 // find returns what is known of an entry.
@@ -137,6 +138,12 @@ func (j *Journal) recorded(s Source) (r recorded, err error) {
 	for ; len(b) >= sightingSize; b = b[sightingSize:] {
 		id, of := decodeSighting(b)
 		r.recent[id] = of
+	}
+	if err != nil {
+		return r, err
+	}
+	if r.upto, err = j.store.Get(uptoKey(s)); errors.Is(err, env.ErrDamaged) {
+		r.upto, err = nil, nil
 	}
 	return r, err
 }
