@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidings/cobra"
@@ -76,6 +77,8 @@ const (
 	// recordPause is the least time between two records. Items that come in a burst are recorded together, each for a
 	// fraction of the cost.
 	recordPause = 50 * time.Millisecond
+	// recordsAtOnce is how many feeds are recorded at a time. Those without news share the syncs of the disk.
+	recordsAtOnce = 32
 )
 
 func openNews(path string) (*news.Journal, *store.Disk, error) {
@@ -250,13 +253,7 @@ func (r *recorder) toldWatches(ctx context.Context) (all []proxy.Watch, err erro
 // recordMarked records what is marked. If that fails, it marks it again.
 func (r *recorder) recordMarked(ctx context.Context) (failed bool) {
 	feeds, searches := r.take()
-	for url, marked := range feeds {
-		if err := r.recordFeed(ctx, url, marked); err != nil && ctx.Err() == nil {
-			r.log.Warn("news of a feed cannot be recorded, next try in half a minute", "url", url, "err", err)
-			r.markFeed(url, *marked)
-			failed = true
-		}
-	}
+	failed = r.recordFeeds(ctx, feeds)
 	for number, marked := range searches {
 		if err := r.recordSearch(ctx, number, marked); err != nil && ctx.Err() == nil {
 			r.log.Warn("news of a search cannot be recorded, next try in half a minute", "err", err)
@@ -267,6 +264,26 @@ func (r *recorder) recordMarked(ctx context.Context) (failed bool) {
 		}
 	}
 	return failed
+}
+
+// recordFeeds records feeds, some at a time, so that one is read while others wait for the disk.
+func (r *recorder) recordFeeds(ctx context.Context, feeds map[string]*markedFeed) bool {
+	var failed atomic.Bool
+	var running sync.WaitGroup
+	free := make(chan struct{}, recordsAtOnce)
+	for url, marked := range feeds {
+		free <- struct{}{}
+		running.Go(func() {
+			defer func() { <-free }()
+			if err := r.recordFeed(ctx, url, marked); err != nil && ctx.Err() == nil {
+				r.log.Warn("news of a feed cannot be recorded, next try in half a minute", "url", url, "err", err)
+				r.markFeed(url, *marked)
+				failed.Store(true)
+			}
+		})
+	}
+	running.Wait()
+	return failed.Load()
 }
 
 // recordFeed records the changes of a feed, or all of it.

@@ -167,16 +167,31 @@ func Open(store env.Store, clock func() time.Time) (*Journal, error) {
 // Record compares the document of a source with what the journal knows of it, and appends an event for each entry that
 // is new or edited, in the order in which they came. It returns when the events are durable. After an error the caller
 // records the document again.
+//
+// The same source must not be recorded twice at the same time. Different sources may: those without events wait for the disk
+// together. An event is durable before the next one has a number.
 func (j *Journal) Record(s Source, d Document) (events int, err error) {
+	events, rest, err := j.record(s, d)
+	if err == nil && len(rest) > 0 {
+		err = j.commit(rest)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("journal of news, %s: %w", s.name(), err)
+	}
+	return events, nil
+}
+
+// record returns how many events it has made durable, or if there are none, the changes that are to be committed.
+func (j *Journal) record(s Source, d Document) (events int, rest []env.Op, err error) {
 	j.recording.Lock()
 	defer j.recording.Unlock()
 	known, err := j.recorded(s)
 	if err != nil {
-		return 0, fmt.Errorf("journal of news, %s: %w", s.name(), err)
+		return 0, nil, err
 	}
 	first := known.all == nil
 	if first && (d.Part || !d.Complete && d.Fresh == 0) {
-		return 0, nil
+		return 0, nil, nil
 	}
 	now := j.clock()
 	next := seen{} // entries that differ from what is recorded
@@ -202,13 +217,10 @@ func (j *Journal) Record(s Source, d Document) (events int, err error) {
 	if d.Upto != nil && !bytes.Equal(d.Upto, known.upto) {
 		changes = append(changes, env.Op{Key: uptoKey(s), Value: d.Upto})
 	}
-	if len(added)+len(changes) == 0 { // nothing to write
-		return 0, nil
+	if len(added) == 0 {
+		return 0, changes, nil
 	}
-	if err := j.add(added, now, changes...); err != nil {
-		return 0, fmt.Errorf("journal of news, %s: %w", s.name(), err)
-	}
-	return len(added), nil
+	return len(added), nil, j.add(added, now, changes...)
 }
 
 // An encodedEvent is an event that is not durable yet.
