@@ -160,7 +160,7 @@ type Subscription struct {
 	Items     int        // number of items in the window, as far as the log has been read
 	Witnessed int        // number of those that enough owners of the feed have seen at the origin
 	Version   uint64     // changes whenever the window does
-	Logged    owner.Hash // last entry of the log that readers may see
+	Logged    owner.Hash // last entry of the log
 	Confirmed time.Time  // last time at which this node was certain to have all entries
 	Heard     time.Time  // when another node last vouched for the log
 	Alone     bool       // the node is cut off from the feed, and polls it itself
@@ -215,7 +215,7 @@ func (su *subscriptions) subscription(c *channel) Subscription {
 		Lacks: c.window.log.Missing(), Unreadable: len(c.window.unreadable), State: c.state,
 		Publisher: c.trust, Doubt: c.doubt,
 	}
-	if log := su.owners.Visible(c.key); len(log) > 0 {
+	if log := su.owners.Log(c.key); len(log) > 0 {
 		s.Logged = log[len(log)-1].Hash
 	}
 	if k := c.keyCheck; k != nil {
