@@ -33,7 +33,7 @@ type recentKey struct {
 
 // Limits of recentEntries. What exceeds them is decoded again.
 const (
-	maxRecentEntries = 256
+	maxRecentEntries = 2048
 	maxRecentBytes   = 4 << 20
 	recentTime       = 30 * time.Second
 )

@@ -8,9 +8,9 @@ import (
 	"io"
 	"net"
 	"os"
-	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/alecthomas/kong"
 
@@ -92,10 +92,6 @@ func (c *runCommand) AfterApply(k *kong.Context) error {
 	return rejectMisspelt(k.Model.Node, os.Environ())
 }
 
-// gcPercent is how much garbage a node may have beside what it needs, in percent. With Go's default of 100, a node with many
-// subscriptions takes a third more memory. It is little work, because the memory of subscriptions hardly changes.
-const gcPercent = 50
-
 // Run runs a node until ctx ends.
 func (c *runCommand) Run(ctx context.Context, s streams) error {
 	config, err := c.config()
@@ -117,7 +113,11 @@ func (c *runCommand) Run(ctx context.Context, s streams) error {
 	}
 	defer ignoreHangups(config.Log)()
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		ctx, end := context.WithCancel(ctx)
+		var tuner sync.WaitGroup
+		tuner.Go(func() { tuneGarbage(ctx) })
+		defer tuner.Wait()
+		defer end()
 	}
 	d, err := daemon.Open(config)
 	if err != nil {

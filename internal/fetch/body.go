@@ -17,6 +17,9 @@ const (
 	minRatioSize = 1 << 20
 )
 
+// maxFirstSize is the largest size of the first buffer for a document, in bytes. What an origin announces may be wrong.
+const maxFirstSize = 16 << 10
+
 var (
 	errTotal     = errors.New("the web server took too long")
 	errSlow      = errors.New("the web server sends less than 1 KiB a second")
@@ -50,7 +53,7 @@ func (b *body) read() ([]byte, error) {
 	defer b.timer.Stop()
 
 	unpacked := unpack(b, b.from.Header.Values("Content-Encoding"), b.limit)
-	doc := make([]byte, 0, 16<<10)
+	doc := make([]byte, 0, b.firstSize())
 	for {
 		if len(doc) == cap(doc) {
 			doc = append(doc, 0)[:len(doc)]
@@ -70,6 +73,15 @@ func (b *body) read() ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// firstSize returns how many bytes the first buffer has: as many as the origin announces and one for the end, unless these are
+// many or compressed.
+func (b *body) firstSize() int {
+	if n := b.from.ContentLength; n >= 0 && n < maxFirstSize && b.from.Header.Get("Content-Encoding") == "" {
+		return int(n) + 1
+	}
+	return maxFirstSize
 }
 
 // Read reads from the origin, within the limits of size and rate.

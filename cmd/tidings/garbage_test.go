@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"time"
+)
+
+// A node that collects garbage all the time may have more of it, and one at rest less, whose rare collections do not count as
+// much.
+func TestGarbageDependsOnTheWork(t *testing.T) {
+	tuner := garbageTuner{percent: leastGarbage}
+	after := func(d, each, collecting time.Duration) (percent int) {
+		for passed := time.Duration(0); passed < d; passed += garbagePause {
+			var now time.Duration
+			if passed%each == 0 {
+				now = collecting
+			}
+			percent = tuner.next(now, garbagePause)
+		}
+		return percent
+	}
+	if p := after(time.Minute, garbagePause, 2*time.Second); p != mostGarbage {
+		t.Errorf("%d %% after a minute of work", p)
+	}
+	if p := after(5*time.Minute, time.Minute, 1500*time.Millisecond); p != leastGarbage {
+		t.Errorf("%d %% after five minutes with rare collections", p)
+	}
+	if p := after(time.Minute, garbagePause, 370*time.Millisecond); p != leastGarbage {
+		t.Errorf("%d %% between the two shares", p)
+	}
+}
+
+func TestCollectionsAreMeasured(t *testing.T) {
+	before := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(before)
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		tuneGarbage(ctx)
+		close(ended)
+	}()
+	end()
+	<-ended
+	if got := debug.SetGCPercent(100); got != leastGarbage {
+		t.Errorf("%d %% at the start", got)
+	}
+	began := collectingTime()
+	trees := make([][]*int, 1000)
+	for i := range trees {
+		trees[i] = []*int{new(int), new(int)}
+	}
+	for range 3 {
+		runtime.GC()
+	}
+	runtime.KeepAlive(trees)
+	if collectingTime() <= began {
+		t.Error("collections take no time")
+	}
+}
