@@ -38,9 +38,9 @@ type announced struct {
 
 // announcing is what heartbeats keeps of a feed that this node leads.
 type announcing struct {
-	sentAt        time.Time // when the last entry or heartbeat was published
-	headScheduled bool      // publishHead is scheduled
-	state         []byte    // state of the polls, for the next heartbeat
+	sentAt        env.Moment // when the last entry or heartbeat was published
+	headScheduled bool       // publishHead is scheduled
+	state         []byte     // state of the polls, for the next heartbeat
 }
 
 var errBeat = errors.New("malformed heartbeat")
@@ -205,7 +205,7 @@ func (hb *heartbeats) sendBeat(c *channel) {
 		return
 	}
 	hb.stats.Beats++
-	c.beat, c.confirmed, c.leader.sentAt = b, env.MomentOf(b.receivedAt), b.receivedAt
+	c.beat, c.confirmed, c.leader.sentAt = b, env.MomentOf(b.receivedAt), env.MomentOf(b.receivedAt)
 	hb.reportState(c, b.state, b.time)
 	hb.sendOwners(c.key, &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: [][]byte{b.raw}}}})
 }
@@ -216,7 +216,7 @@ func (hb *heartbeats) beatIfSilent(c *channel) {
 		return
 	}
 	now := hb.clock.Now()
-	due := c.leader.sentAt.Add(hb.cfg.BeatInterval)
+	due := c.leader.sentAt.Time().Add(hb.cfg.BeatInterval)
 	if !due.After(now) {
 		hb.sendBeat(c)
 		due = now.Add(hb.cfg.BeatInterval)
@@ -238,13 +238,13 @@ func (hb *heartbeats) checkOverdue(all []*channel, now time.Time) {
 
 // lead starts the heartbeats of a feed that this node leads from now on.
 func (hb *heartbeats) lead(c *channel) {
-	c.leader.sentAt = hb.clock.Now()
+	c.leader.sentAt = env.MomentOf(hb.clock.Now())
 	hb.cal.add(hb.after(hb.cfg.BeatInterval), c.key)
 }
 
 // published announces a new entry in the shadow tree after a short pause, together with entries that follow soon.
 func (hb *heartbeats) published(c *channel) {
-	if c.leader.sentAt = hb.clock.Now(); !c.leader.headScheduled {
+	if c.leader.sentAt = env.MomentOf(hb.clock.Now()); !c.leader.headScheduled {
 		c.leader.headScheduled = true
 		hb.heads.add(hb.after(headPause), c.key)
 	}

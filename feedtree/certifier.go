@@ -40,8 +40,8 @@ type certifying struct {
 	countedBy []env.PeerID                          // owners of the feed when the certificates in the log were last counted
 	sightings map[env.PeerID][]*difference.Sighting // of items without a certificate; at most maxHeldSightings of an owner
 	requests  int                                   // number of requests since the last new item
-	askAt     time.Time                             // when the next request is due
-	checkAt   time.Time                             // when the next check is planned; zero: none is
+	askAt     env.Moment                            // when the next request is due
+	checkAt   env.Moment                            // when the next check is planned; Never: none is
 }
 
 const (
@@ -66,14 +66,14 @@ func (ce *certifier) committed(c *channel) {
 	if !c.leader.unsigned {
 		return
 	}
-	c.leader.unsigned, c.leader.requests, c.leader.askAt = false, 0, time.Time{}
+	c.leader.unsigned, c.leader.requests, c.leader.askAt = false, 0, env.Never
 	ce.plan(c, ce.clock.Now())
 }
 
 // plan plans a check, unless one is planned for earlier.
 func (ce *certifier) plan(c *channel, at time.Time) {
-	if l := c.leader; l.checkAt.IsZero() || at.Before(l.checkAt) {
-		l.checkAt = at
+	if l := c.leader; l.checkAt == env.Never || l.checkAt.After(at) {
+		l.checkAt = env.MomentOf(at)
 		ce.cal.add(at, c.key)
 	}
 }
@@ -130,10 +130,10 @@ func (ce *certifier) onSight(from env.PeerID, m *feedtreepb.Sight) error {
 // check appends the certificates that are complete, and asks the owners about the other items.
 func (ce *certifier) check(c *channel) {
 	l, now := c.leader, ce.clock.Now()
-	if l == nil || l.checkAt.IsZero() || now.Before(l.checkAt) {
+	if l == nil || l.checkAt == env.Never || l.checkAt.After(now) {
 		return
 	}
-	l.checkAt = time.Time{}
+	l.checkAt = env.Never
 	v, ok := ce.owners.View(c.key)
 	if !l.ready || !ok || v.Epoch == nil || len(v.Epoch.Owners) < 2 {
 		return
@@ -150,13 +150,14 @@ func (ce *certifier) check(c *channel) {
 	case len(open) == 0:
 		l.sightings = nil
 	case l.requests >= maxSightRequests:
-	case now.Before(l.askAt):
-		ce.plan(c, l.askAt)
+	case l.askAt.After(now):
+		ce.plan(c, l.askAt.Time())
 	default:
 		ce.request(c, owners, open)
 		l.requests++
-		l.askAt = now.Add(ce.sightPause(l.requests))
-		ce.plan(c, l.askAt)
+		next := now.Add(ce.sightPause(l.requests))
+		l.askAt = env.MomentOf(next)
+		ce.plan(c, next)
 	}
 }
 
@@ -180,7 +181,7 @@ func (ce *certifier) append(c *channel, certificate []*difference.Sighting, owne
 		ce.stats.Contests += uint64(len(contests))
 		ce.app.Contested(c.key, contests)
 	} else {
-		l.requests, l.askAt = 0, time.Time{} // further items may be waiting behind these
+		l.requests, l.askAt = 0, env.Never // further items may be waiting behind these
 	}
 	return true
 }

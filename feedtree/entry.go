@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"tidings/difference"
 	"tidings/internal/env"
@@ -28,14 +27,13 @@ type entries struct {
 type appended struct {
 	window difference.Window
 	head   *feed.Head      // the latest one, as far as readers show it; from a document if the log has none
-	about  About           // title, link and language of the feed
 	pin    *difference.Pin // counts all accepted publications; nil: the feed has no publisher
 }
 
 // setHead records a head without its document's items.
 func (a *appended) setHead(h *feed.Head) {
 	head := *h
-	a.head, a.about = &head, aboutOf(h)
+	a.head = &head
 }
 
 // maxPart is the largest part of a change report that becomes one entry, in bytes before compression.
@@ -334,15 +332,11 @@ type About struct {
 	Title, Link, Language string
 }
 
-// aboutOf copies what is kept of a head for longer than the head's document.
-func aboutOf(h *feed.Head) About {
-	return About{strings.Clone(h.Title), strings.Clone(h.Link), strings.Clone(h.Language)}
-}
-
 // About returns what a feed that this node leads says about itself.
 func (es *entries) About(key overlay.ID) About {
-	if c := es.feeds[key]; c != nil && c.leader != nil {
-		return c.leader.about
+	if c := es.feeds[key]; c != nil && c.leader != nil && c.leader.head != nil {
+		h := c.leader.head
+		return About{h.Title, h.Link, h.Language}
 	}
 	return About{}
 }

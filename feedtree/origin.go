@@ -38,7 +38,7 @@ type asking struct {
 
 // claims is what keyQuestions keeps of a feed that this node leads.
 type claims struct {
-	keyFetchedAt time.Time // when the origin was last asked because another node named another key
+	keyFetchedAt env.Moment // when the origin was last asked because another node named another key
 }
 
 const (
@@ -74,8 +74,8 @@ func (q *keyQuestions) askIfOpen(c *channel) {
 // key. Anybody can do that, so the origin is asked at most once in a sixth of a polling interval.
 func (q *keyQuestions) askNow(c *channel) {
 	l, now := c.leader, q.clock.Now()
-	if l.keyFetchedAt.IsZero() || now.Sub(l.keyFetchedAt) >= q.cfg.PollInterval/6 {
-		l.keyFetchedAt = now
+	if l.keyFetchedAt == env.Never || now.Sub(l.keyFetchedAt.Time()) >= q.cfg.PollInterval/6 {
+		l.keyFetchedAt = env.MomentOf(now)
 		q.app.Fetch(c.key, c.url)
 	}
 }

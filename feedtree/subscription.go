@@ -236,10 +236,12 @@ func (su *subscriptions) subscription(c *channel) Subscription {
 		s.Publisher = &said
 	}
 	s.Problem = c.shown()
-	if h := c.window.head; h != nil {
+	h := c.window.head
+	if h == nil && c.leader != nil { // the window has not read the log yet
+		h = c.leader.head
+	}
+	if h != nil {
 		s.Title, s.Link, s.Language = h.Title, h.Link, h.Language
-	} else if l := c.leader; l != nil { // the window has not read the log yet
-		s.Title, s.Link, s.Language = l.about.Title, l.about.Link, l.about.Language
 	}
 	if c.beat != nil {
 		s.StateAt = c.beat.time

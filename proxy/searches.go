@@ -67,8 +67,12 @@ var searchesRoutes = map[string]searchesRoute{
 // serveSearches answers requests for the page of searches. Without any token, a node has no such page.
 func (s *Server) serveSearches(w http.ResponseWriter, r *http.Request, path string) {
 	route, ok := searchesRoutes[path]
-	if !ok || s.config.Tokens == nil || !s.config.Tokens.HasTokens() {
+	if !ok || s.config.Tokens == nil {
 		s.writeTextError(w, refuse(http.StatusNotFound, "there is no such address here"))
+		return
+	}
+	if !s.config.Tokens.HasTokens() {
+		s.writeTextError(w, refuse(http.StatusNotFound, "this node takes no searches of others: whoever runs it has made no token"))
 		return
 	}
 	if route.api != nil {

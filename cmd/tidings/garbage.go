@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Limits of how much garbage a node may have beside what it needs, in percent. With Go's default of 100, a node with a hundred
-// thousand subscriptions takes two thirds more memory than with leastGarbage. While it imports them, however, the collections
-// of leastGarbage take more processor time than all the rest.
+// Limits of how much garbage a node may have beside what it needs, in percent. With mostGarbage, a node with a hundred thousand
+// subscriptions takes half as much memory again as with leastGarbage. While it imports them, however, the collections of
+// leastGarbage would take more processor time than all the rest.
 const (
 	leastGarbage = 25
-	mostGarbage  = 100
+	mostGarbage  = 80
 )
 
 // Shares of a core that collections should take: below lowShare a node saves memory, above highShare processor time.
-// garbagePause is the time between two looks, and garbageMemory that over which the share is a mean: it is longer than the time
-// between the collections of a node at rest.
+// garbagePause is the time between two looks, and garbageMemory that over which the share is a mean, so that one collection in a
+// minute counts little.
 const (
 	lowShare      = 0.05
 	highShare     = 0.10
 	garbagePause  = 5 * time.Second
-	garbageMemory = 30 * time.Second
+	garbageMemory = 15 * time.Second
 )
 
 // A garbageTuner says how much garbage there may be.
@@ -40,7 +40,7 @@ func (t *garbageTuner) next(collecting, passed time.Duration) int {
 	case t.share > highShare:
 		t.percent = min(2*t.percent, mostGarbage)
 	case t.share < lowShare:
-		t.percent = max(t.percent*3/4, leastGarbage)
+		t.percent = max(t.percent/2, leastGarbage)
 	}
 	return t.percent
 }

@@ -51,9 +51,14 @@ func (c *planCommand) Run(ctx context.Context, s streams) error {
 	model := map[string]func() provision.Model{"paper": provision.Paper, "published": provision.Published, "measured": provision.Measured}[c.Model]()
 	load := provision.Load{Feeds: c.Feeds, Subscriptions: c.Subs}
 	if len(c.Measured) > 0 {
-		nodes, err := measurements(ctx, c.Measured)
+		nodes, missing, err := measurements(ctx, c.Measured)
 		if err != nil {
 			return fmt.Errorf("provision --measured: %w", err)
+		}
+		if len(missing) > 0 {
+			if _, err := fmt.Fprintf(s.err, "not measured: %s. What these nodes carry is not in the plan, unless you give their status with --measured, too, or all with --feeds and --subs.\n", strings.Join(missing, ", ")); err != nil {
+				return err
+			}
 		}
 		model, load = model.Fitted(nodes)
 		load.Feeds, load.Subscriptions = cmp.Or(c.Feeds, load.Feeds), cmp.Or(c.Subs, load.Subscriptions)
@@ -89,32 +94,42 @@ func (c *planCommand) Run(ctx context.Context, s streams) error {
 	return err
 }
 
-// measurements returns what nodes have measured, by their status.
-func measurements(ctx context.Context, sources []string) (nodes []provision.Measurement, err error) {
+// measurements returns what nodes have measured, by their status, and the names of the others that these exchange articles
+// with.
+func measurements(ctx context.Context, sources []string) (nodes []provision.Measurement, missing []string, err error) {
+	measured, linked := map[string]bool{}, map[string]bool{}
 	for _, source := range sources {
 		st, err := statusFrom(ctx, source)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		h := st.Hosting
 		switch {
 		case h == nil:
-			return nil, fmt.Errorf("the node of %s runs without a topology, so it has measured nothing", source)
+			return nil, nil, fmt.Errorf("the node of %s runs without a topology, so it has measured nothing", source)
 		case h.Rates == nil:
-			return nil, fmt.Errorf("%s at %s has measured nothing yet, because it has just started; try again in a few minutes", h.Name, source)
+			return nil, nil, fmt.Errorf("%s at %s has measured nothing yet, because it has just started; try again in a few minutes", h.Name, source)
 		}
 		m := provision.Measurement{
 			Role: h.Role, Feeds: h.Feeds, Queries: h.Queries, Articles: h.Rates.Articles, ArticleBytes: h.Rates.ArticleBytes, Sent: h.Rates.Sent,
 			Polls: h.Rates.Polls, Documents: h.Rates.Documents, DocumentBytes: h.Rates.DocumentBytes, MatchSeconds: h.Rates.MatchS, Memory: h.Rates.MemoryMB,
 		}
+		measured[h.Name] = true
 		for _, l := range h.Links {
+			linked[l.Name] = true
 			if l.Way == "to" {
 				m.Links++
 			}
 		}
 		nodes = append(nodes, m)
 	}
-	return nodes, nil
+	for name := range linked {
+		if !measured[name] {
+			missing = append(missing, name)
+		}
+	}
+	slices.Sort(missing)
+	return nodes, missing, nil
 }
 
 // modelText says what a plan is made from.

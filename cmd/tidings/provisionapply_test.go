@@ -118,3 +118,25 @@ func TestProvisionApply(t *testing.T) {
 		}
 	}
 }
+
+// A plan from measurements names the nodes that were not measured, because it does not count what they carry.
+func TestNodesThatWereNotMeasuredAreNamed(t *testing.T) {
+	status := func(name string, links ...string) string {
+		h := &proxy.Hosting{Name: name, Role: "filter", Rates: &proxy.HostingRates{}}
+		for _, l := range links {
+			h.Links = append(h.Links, proxy.HostingLink{Name: l, Way: "to"})
+		}
+		b, err := json.Marshal(proxy.Status{PeerID: name, Hosting: h})
+		file := filepath.Join(t.TempDir(), name)
+		if err := errors.Join(err, os.WriteFile(file, b, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	filter, reflector := status("filter-1-1", "reflector-2", "crawler-1", "reflector-1"), status("reflector-1", "filter-1-1")
+	args := []string{"provision", "--measured", filter, "--measured", reflector, "--feeds", "1000", "--subs", "2000"}
+	var out, said bytes.Buffer
+	if code := run(t.Context(), args, strings.NewReader(""), &out, &said); code != exitDone || !strings.HasPrefix(said.String(), "not measured: crawler-1, reflector-2. ") {
+		t.Errorf("exit code %d:\n%s%s", code, out.String(), said.String())
+	}
+}

@@ -114,8 +114,12 @@ func (s *Signer) Signature(domain Domain, payload []byte) []byte {
 
 // Envelope encodes an envelope from the parts that Sign puts together.
 func Envelope(key ed25519.PublicKey, payload, signature []byte) []byte {
-	var raw []byte
-	for i, field := range [][]byte{key, payload, signature} {
+	fields, size := [][]byte{key, payload, signature}, 0
+	for i, field := range fields {
+		size += protowire.SizeTag(protowire.Number(i+1)) + protowire.SizeBytes(len(field))
+	}
+	raw := make([]byte, 0, size)
+	for i, field := range fields {
 		raw = protowire.AppendTag(raw, protowire.Number(i+1), protowire.BytesType)
 		raw = protowire.AppendBytes(raw, field)
 	}

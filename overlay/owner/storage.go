@@ -361,8 +361,10 @@ func (d *storage) load(now time.Time) error {
 	if err := d.skipDamaged(err); err != nil {
 		return fmt.Errorf("read logs: %w", err)
 	}
+	names := map[env.PeerID]env.PeerID{}
 	for _, s := range d.replicas.all() {
 		d.drop(d.deleteOps(s.log.assemble(s.epoch, s.owned)))
+		s.share(names)
 		// A follower keeps committed entries only. An owner must hear again whether its last entry is committed.
 		if s.epoch == nil || !s.owned || s.epoch.AfterHash == s.log.headHash() {
 			s.log.committed = s.log.headHash()
@@ -370,6 +372,40 @@ func (d *storage) load(now time.Time) error {
 		s.log.visible = s.log.chain[:s.log.visibleLen(nil)]
 	}
 	return nil
+}
+
+// share gives a replica the same strings as the others. A node keeps the logs of many keys, and knows few peers.
+func (s *replica) share(names map[env.PeerID]env.PeerID) {
+	share := func(p *env.PeerID) {
+		if known, ok := names[*p]; ok {
+			*p = known
+		} else {
+			names[*p] = *p
+		}
+	}
+	for _, e := range append([]*Epoch{s.epoch}, s.undecided...) {
+		if e == nil {
+			continue
+		}
+		if e.URL == s.url { // equal text becomes the same text
+			e.URL = s.url
+		}
+		share(&e.Sequencer)
+		for i := range e.Owners {
+			share(&e.Owners[i])
+		}
+		for i := range e.signers {
+			share(&e.signers[i])
+		}
+	}
+	for _, of := range []votes{s.promised, s.signed} {
+		for i := range of {
+			share(&of[i].candidate)
+		}
+	}
+	for _, e := range s.log.chain {
+		share(&e.Signer)
+	}
 }
 
 // skipDamaged turns a store's report of damaged records into a warning: they are pulled again.
