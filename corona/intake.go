@@ -1,6 +1,7 @@
 package corona
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"slices"
 	"time"
@@ -58,6 +59,7 @@ type intake struct {
 	accept func(l *leaderState, from env.Peer, r observation, nonce uint64, now time.Time) // takes a complete observation
 	verify func(l *leaderState, now time.Time)                                             // looks whether a report is true
 
+	secret   []byte                   // of which tickets are made; nil: no channel has been led yet
 	fetching int                      // change reports whose items are being fetched; at most maxAllItemFetches
 	calendar env.Calendar[*itemFetch] // requests for items to repeat
 }
@@ -81,7 +83,7 @@ func (in *intake) run(now time.Time) {
 
 // begin makes ready for the reports of a channel in a term of this node.
 func (in *intake) begin(key overlay.ID, epoch uint64) reporting {
-	return reporting{ticket: in.makeTicket(key, epoch), lastReport: map[env.PeerID]time.Time{}}
+	return reporting{ticket: in.makeTicket(key, epoch)}
 }
 
 // onChange receives a change report. Its poller must be able to have a rank in the channel's wedge,
@@ -129,6 +131,8 @@ func (in *intake) timely(l *leaderState, poller env.PeerID, sentAt time.Time, ti
 	if sentAt.After(l.lastReport[poller]) {
 		if len(l.lastReport) >= maxReporters {
 			clear(l.lastReport)
+		} else if l.lastReport == nil {
+			l.lastReport = map[env.PeerID]time.Time{}
 		}
 		l.lastReport[poller] = sentAt
 	}
@@ -142,9 +146,13 @@ func (in *intake) mayReport(l *leaderState, id overlay.ID, ticket uint64) bool {
 	return l.push != nil && l.push.member != "" && id == in.node.IDOf(l.push.member) || in.couldPoll(id, l) && (in.node.Leaf().Covers(id) || ticket == l.ticket)
 }
 
-// makeTicket makes a ticket that nobody else can guess.
+// makeTicket makes a ticket that nobody else can guess, and which is the same after a restart.
 func (in *intake) makeTicket(key overlay.ID, epoch uint64) uint64 {
-	return binary.BigEndian.Uint64(in.signer.Signature(wire.DomainTicket, binary.BigEndian.AppendUint64(key[:], epoch)))
+	if in.secret == nil {
+		in.secret = in.signer.Signature(wire.DomainTicket, nil)
+	}
+	ticket := sha256.Sum256(binary.BigEndian.AppendUint64(slices.Concat(in.secret, key[:]), epoch))
+	return binary.BigEndian.Uint64(ticket[:])
 }
 
 // onObservation begins to fetch the items of an observation.

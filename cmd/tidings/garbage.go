@@ -9,10 +9,10 @@ import (
 )
 
 // Limits of how much garbage a node may have beside what it needs, in percent. With mostGarbage, a node with a hundred thousand
-// subscriptions takes half as much memory again as with leastGarbage. While it imports them, however, the collections of
-// leastGarbage would take more processor time than all the rest.
+// subscriptions takes a third more memory than with leastGarbage. While it imports them, or starts, the collections of leastGarbage
+// would take as much processor time as all the rest.
 const (
-	leastGarbage = 25
+	leastGarbage = 40
 	mostGarbage  = 80
 )
 
@@ -45,9 +45,10 @@ func (t *garbageTuner) next(collecting, passed time.Duration) int {
 	return t.percent
 }
 
-// tuneGarbage says how much garbage the process may have, until ctx ends.
+// tuneGarbage says how much garbage the process may have, until ctx ends. When a time of much work has ended, as after the start,
+// it returns to the system what that has left.
 func tuneGarbage(ctx context.Context) {
-	t := garbageTuner{percent: leastGarbage}
+	t := garbageTuner{percent: mostGarbage, share: highShare}
 	debug.SetGCPercent(t.percent)
 	last, at := collectingTime(), time.Now()
 	tick := time.NewTicker(garbagePause)
@@ -61,6 +62,9 @@ func tuneGarbage(ctx context.Context) {
 		collected, now, before := collectingTime(), time.Now(), t.percent
 		if t.next(collected-last, now.Sub(at)) != before {
 			debug.SetGCPercent(t.percent)
+			if t.percent == leastGarbage {
+				debug.FreeOSMemory()
+			}
 		}
 		last, at = collected, now
 	}
