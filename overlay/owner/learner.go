@@ -275,10 +275,10 @@ func (l *learner) take(s *replica) {
 }
 
 // refuseDate handles an entry that is dated too far ahead. The sequencer cannot date it anew, because it signs one entry at
-// each position, so this owner campaigns for another sequencer.
+// each position, so this owner campaigns for another sequencer. One that has no epoch yet leaves that to the others.
 func (l *learner) refuseDate(s *replica) {
 	l.stats.DatedAhead++
-	if s.leader == nil {
+	if s.leader == nil && s.epoch != nil {
 		s.progress.datedAhead = true
 		l.proposer.campaignIn(s, l.proposer.turn(s))
 	}

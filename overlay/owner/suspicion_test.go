@@ -275,6 +275,18 @@ func TestAnEntryDatedAheadIsNotStored(t *testing.T) {
 	}
 }
 
+// An owner that pulls its first epoch with an entry that is dated too far ahead refuses it, and leaves it to the others to campaign.
+// It crashed (sim, wrong clocks of a year, seed 2).
+func TestAFirstEpochWithAnEntryDatedAheadIsRefused(t *testing.T) {
+	b := newBench(t)
+	p := &proposer{membership: &membership{base: b.base}}
+	l := &learner{base: b.base, storage: b.storage, puller: b.puller(), liveness: b.liveness(), proposer: p}
+	b.s.epoch = nil
+	if l.refuseDate(b.s); b.stats.DatedAhead != 1 || !b.s.campaign.at.IsZero() {
+		t.Errorf("refused %d times, campaign at %v", b.stats.DatedAhead, b.s.campaign.at)
+	}
+}
+
 // One entry from the future does not reduce a log to its last items.
 func TestAnEntryFromTheFutureDropsNoLog(t *testing.T) {
 	log := chained(1000, time.Minute, func() (int, int) { return 1, 100 })
