@@ -11,7 +11,8 @@ import (
 	"tidings/overlay/owner"
 )
 
-// What was decoded a moment ago is found by feed and body, up to limits of number, size and age, and only without a gap.
+// The content of an entry is kept until there are too many entries or bytes, or until it is old. The same body in the log of another
+// feed is another entry, and what comes after an entry that was not kept is not returned.
 func TestRecentEntriesAreBounded(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	delta := func(size int) difference.Delta {

@@ -25,11 +25,14 @@ func TestGarbageDependsOnTheWork(t *testing.T) {
 	if p := after(time.Minute, garbagePause, 2*time.Second); p != mostGarbage {
 		t.Errorf("%d %% after a minute of work", p)
 	}
+	if p := after(time.Minute, garbagePause, 370*time.Millisecond); p != mostGarbage {
+		t.Errorf("%d %% between the two shares, after a minute of work", p)
+	}
 	if p := after(5*time.Minute, time.Minute, 1250*time.Millisecond); p != leastGarbage {
 		t.Errorf("%d %% after five minutes with rare collections", p)
 	}
 	if p := after(time.Minute, garbagePause, 370*time.Millisecond); p != leastGarbage {
-		t.Errorf("%d %% between the two shares", p)
+		t.Errorf("%d %% between the two shares, after rest", p)
 	}
 }
 
