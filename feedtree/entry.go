@@ -152,13 +152,9 @@ func (d *decodedEntry) size() int {
 const decodeStep = 8 << 20
 
 // A decoder decodes the body of an entry.
-type decoder struct {
-	decode   func(e *owner.Entry, body []byte) (difference.Delta, error)
-	verifies bool // all signatures
-}
+type decoder func(e *owner.Entry, body []byte) (difference.Delta, error)
 
-// decodeNew is for entries that this node has not read before.
-var decodeNew = decoder{func(_ *owner.Entry, body []byte) (difference.Delta, error) { return difference.Decode(body) }, true}
+func decodeNew(_ *owner.Entry, body []byte) (difference.Delta, error) { return difference.Decode(body) }
 
 // decode reads the bodies of entries as far as possible, and passes them to each in their order. Then it calls then. It counts
 // and reports those that are unreadable.
@@ -190,14 +186,14 @@ func (es *entries) walk(of []*owner.Entry, read decoder, each func(*owner.Entry,
 // completely. If it did not, what decode has left out of them would count here.
 func (es *entries) rereader(c *channel) decoder {
 	unreadable := slices.Clone(c.window.unreadable)
-	return decoder{decode: func(e *owner.Entry, body []byte) (difference.Delta, error) {
+	return func(e *owner.Entry, body []byte) (difference.Delta, error) {
 		if slices.Contains(unreadable, e.At.Seq) {
 			return difference.Decode(body)
 		}
 		d, err := difference.Reread(body)
 		d.Sightings = nil // the window has their marks
 		return d, err
-	}}
+	}
 }
 
 // keep keeps the content of an entry, which has been verified, for those who want it next.
@@ -226,7 +222,7 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 			var certificates [][]byte
 			size := 0
 			for i, b := range bodies {
-				d, err := read.decode(entries[i], b)
+				d, err := read(entries[i], b)
 				signed := es.signedForFeed(entries[i].Key, d)
 				if signed {
 					got[i].Delta = d
@@ -246,9 +242,6 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 			}
 		}, func() {
 			for i, e := range entries[:len(got)] {
-				if read.verifies && !got[i].unreadable {
-					es.keep(e.Key, e.Body, got[i].Delta)
-				}
 				if got[i].unreadable {
 					es.stats.Unread++
 					if c := es.feeds[e.Key]; c != nil {

@@ -48,7 +48,7 @@ func TestAPushCostsTheSameInALongFeed(t *testing.T) {
 	n.Run(time.Minute)
 	long := cost()
 	t.Logf("%d bytes a push after 100 items, %d after 1,000", short, long)
-	if long > short*4/3 {
+	if long > short*5/4 {
 		t.Errorf("a push takes %d bytes after 1,000 items, and %d after 100", long, short)
 	}
 }

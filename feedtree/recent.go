@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"slices"
 	"time"
 
 	"tidings/difference"
@@ -8,13 +9,11 @@ import (
 	"tidings/overlay/owner"
 )
 
-// recentEntries has the content of entries that this node has just encoded or decoded. A new entry is wanted several times in a
-// row: a sequencer encodes it, and decodes it as its followers will; the node's window takes it; and programs that are told of
-// news read it. Nobody changes the deltas.
+// recentEntries has the content of entries that this node has just made as a sequencer, decoded as its followers will decode it.
+// The node's own window and the programs that are told of news want it next. Nobody changes the deltas.
 type recentEntries struct {
-	byBody map[recentKey]*recentEntry
-	byAge  []*recentEntry // the oldest first
-	size   int            // bytes of all
+	byAge []*recentEntry // the oldest first
+	size  int            // bytes of all
 }
 
 type recentEntry struct {
@@ -42,7 +41,7 @@ const (
 // are not kept, because their signatures are verified together with others.
 func (r *recentEntries) add(feed overlay.ID, body owner.Hash, d difference.Delta, now time.Time) {
 	key := recentKey{feed, body}
-	if len(d.Sightings) > 0 || r.byBody[key] != nil {
+	if len(d.Sightings) > 0 || r.find(key) != nil {
 		return
 	}
 	read := decodedEntry{Delta: d}
@@ -50,10 +49,7 @@ func (r *recentEntries) add(feed overlay.ID, body owner.Hash, d difference.Delta
 	if e.size > maxRecentBytes/4 {
 		return
 	}
-	if r.byBody == nil {
-		r.byBody = map[recentKey]*recentEntry{}
-	}
-	r.byBody[key], r.byAge, r.size = e, append(r.byAge, e), r.size+e.size
+	r.byAge, r.size = append(r.byAge, e), r.size+e.size
 	for len(r.byAge) > maxRecentEntries || r.size > maxRecentBytes {
 		r.drop()
 	}
@@ -61,9 +57,18 @@ func (r *recentEntries) add(feed overlay.ID, body owner.Hash, d difference.Delta
 
 // drop drops the oldest entry.
 func (r *recentEntries) drop() {
-	e := r.byAge[0]
-	r.byAge[0], r.byAge, r.size = nil, r.byAge[1:], r.size-e.size
-	delete(r.byBody, e.recentKey)
+	r.size -= r.byAge[0].size
+	r.byAge[0], r.byAge = nil, r.byAge[1:]
+}
+
+// find returns the entry with a key; nil if there is none. An entry that is wanted again is mostly among the newest.
+func (r *recentEntries) find(key recentKey) *recentEntry {
+	for _, e := range slices.Backward(r.byAge) {
+		if e.recentKey == key {
+			return e
+		}
+	}
+	return nil
 }
 
 // forget drops what is old.
@@ -72,14 +77,14 @@ func (r *recentEntries) forget(now time.Time) {
 		r.drop()
 	}
 	if len(r.byAge) == 0 {
-		r.byBody, r.byAge = nil, nil
+		r.byAge = nil
 	}
 }
 
 // first returns the content of the first ones of some entries, as many as there are without a gap.
 func (r *recentEntries) first(of []*owner.Entry) (got []decodedEntry) {
 	for _, e := range of {
-		known := r.byBody[recentKey{e.Key, e.Body}]
+		known := r.find(recentKey{e.Key, e.Body})
 		if known == nil {
 			break
 		}
