@@ -73,7 +73,7 @@ type keyCheck struct {
 // hasUncheckedNext reports whether the log says that the trusted key has named its successor, which this node has
 // not yet looked for at the origin.
 func (tr *trusts) hasUncheckedNext(c *channel, trust, p *difference.Pin) bool {
-	return trust != nil && p != nil && trust.Next == (feed.Hash{}) && p.Next != (feed.Hash{}) && p.Next != c.check().checkedNext && bytes.Equal(trust.Key, p.Key)
+	return trust != nil && p != nil && trust.Next == (feed.Hash{}) && p.Next != (feed.Hash{}) && (c.keyCheck == nil || p.Next != c.keyCheck.checkedNext) && bytes.Equal(trust.Key, p.Key)
 }
 
 // open reports whether there is a question about a feed's key that its origin can answer, and whether the question
