@@ -36,7 +36,7 @@ type hub struct {
 	disk    *store.Disk
 	get     func(ctx context.Context, address string) (proxy.Page, error) // what a reader gets at an address of this node
 	follows func(ctx context.Context, url, query string) bool             // the node follows a feed, or has a search
-	shows   func(*news.Event) (bool, error)                               // readers see the item of an event
+	shows   func(context.Context, *news.Event) (bool, error)              // readers see the item of an event
 	log     *slog.Logger
 	asked   chan proxy.HubRequest
 
@@ -269,7 +269,7 @@ func (h *hub) deliver(ctx context.Context, id string, events []news.Event) error
 	}
 	for i := range events {
 		e := &events[i]
-		if shown, err := h.shows(e); err != nil || !shown && time.Since(e.Time) < hubPatience {
+		if shown, err := h.shows(ctx, e); err != nil || !shown && time.Since(e.Time) < hubPatience {
 			return cmp.Or(err, errNotShown)
 		}
 	}

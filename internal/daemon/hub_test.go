@@ -417,7 +417,7 @@ func TestTheHubWaitsForADocument(t *testing.T) {
 	h, reader := newHubBench(t), newSubscriber(t)
 	h.byID["id"] = hubSubscriber{Topic: "topic", URL: "https://ferry.example/", Callback: reader.URL, From: loopback, Until: time.Now().Add(time.Hour)}
 	shown := false
-	h.shows = func(*news.Event) (bool, error) { return shown, nil }
+	h.shows = func(context.Context, *news.Event) (bool, error) { return shown, nil }
 	version := 0
 	h.get = func(context.Context, string) (proxy.Page, error) {
 		return proxy.Page{Status: http.StatusOK, MediaType: "application/rss+xml", Body: fmt.Append(nil, version)}, nil

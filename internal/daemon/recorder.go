@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,7 +16,6 @@ import (
 	"tidings/internal/feed"
 	"tidings/internal/news"
 	"tidings/internal/store"
-	"tidings/overlay/owner"
 	"tidings/proxy"
 )
 
@@ -47,12 +45,6 @@ type markedFeed struct {
 	all     bool      // the changed items are not known
 	changed []feed.ID // changed items
 	found   []feed.ID // those of them that this node has found itself
-}
-
-// A wholeRecord says when all of a complete feed was recorded, and how many items were recorded since.
-type wholeRecord struct {
-	at    time.Time
-	items int
 }
 
 // A markedSearch is a search whose feed may have changed.
@@ -320,40 +312,6 @@ func (r *recorder) recordsAll(url string, marked *markedFeed) bool {
 	return marked.all || !known || since.items+len(marked.changed) > maxPartItems || time.Since(since.at) > maxPartTime
 }
 
-// upto names the state of a feed whose log ends with an entry, and says when all of it was recorded.
-func upto(last owner.Hash, whole time.Time) []byte {
-	return binary.BigEndian.AppendUint64(last[:], uint64(whole.Unix()))
-}
-
-// resume continues from what the journal has of a feed. It reports false if the feed has to be recorded as a whole.
-func (r *recorder) resume(s feedtree.Subscription) bool {
-	recorded, err := r.journal.Upto(news.Source{URL: s.URL})
-	if err != nil || len(recorded) != len(s.Logged)+8 || s.Logged == (owner.Hash{}) || owner.Hash(recorded) != s.Logged {
-		return false
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.whole[s.URL] = wholeRecord{at: time.Unix(int64(binary.BigEndian.Uint64(recorded[len(s.Logged):])), 0)}
-	return true
-}
-
-// nameState names what a document shows, if the journal has all of the feed with it: what is marked has been read, and the
-// subscription has no condition other than the log under which readers see items.
-func (r *recorder) nameState(url string, doc *news.Document, s feedtree.Subscription, shown owner.Hash) {
-	if !doc.Complete || shown != s.Logged || attributesOf(s).RequiredProvenance != "" {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	_, pending := r.feeds[url]
-	switch since, known := r.whole[url]; {
-	case !doc.Part:
-		doc.Upto = upto(s.Logged, time.Now())
-	case known && !pending:
-		doc.Upto = upto(s.Logged, since.at)
-	}
-}
-
 // recordDocument records all of a feed, or a part with a number of items. As long as older items are on their way, the next
 // record has all again.
 func (r *recorder) recordDocument(url string, doc news.Document, items int) error {
@@ -370,18 +328,6 @@ func (r *recorder) recordDocument(url string, doc news.Document, items int) erro
 	since.items += items
 	r.whole[url] = since
 	return nil
-}
-
-// shows reports whether readers see the item of an event. After a crash a log may lack its last entries for a while, although
-// events tell of them.
-func (r *recorder) shows(e *news.Event) (bool, error) {
-	r.mu.Lock()
-	_, current := r.whole[e.URL]
-	r.mu.Unlock()
-	if !current && e.URL != "" {
-		return false, nil
-	}
-	return r.journal.Shows(e)
 }
 
 // document returns what readers of a feed see: some items, or all if items is nil. doc.Document is nil if they see nothing

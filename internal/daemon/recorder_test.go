@@ -351,6 +351,31 @@ func TestAFeedIsRecordedAgainIfItsLogHasGrown(t *testing.T) {
 	}
 }
 
+// Programs are not told to read a feed before readers see what the journal has of it. The last entry of an owner's log may be
+// missing for a while after a start, or for good. Then the feed is recorded again.
+func TestAResumedFeedIsShownWhenItsLogIs(t *testing.T) {
+	const url = "https://ferry.example/news.xml"
+	r := &recorder{wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), whole: map[string]wholeRecord{url: {items: 7, upto: owner.Hash{1}}}}
+	for _, step := range []struct {
+		log                     readableLog
+		caughtUp, marked, known bool
+	}{
+		{log: readableLog{}},
+		{log: readableLog{lacks: true}, marked: true},
+		{log: readableLog{shows: true}, caughtUp: true, known: true},
+	} {
+		if got := r.caughtUp(url, r.whole[url], step.log); got != step.caughtUp {
+			t.Errorf("%+v: caught up: %v", step.log, got)
+		}
+		if feeds, _ := r.take(); (feeds[url] != nil) != step.marked {
+			t.Errorf("%+v: marked %v", step.log, feeds)
+		}
+		if since := r.whole[url]; since.items != 7 || (since.upto == owner.Hash{}) != step.known {
+			t.Errorf("%+v: %+v", step.log, since)
+		}
+	}
+}
+
 // The changed items that wait to be recorded are bounded. A feed with further ones is recorded as a whole. When they are
 // taken, also by a feed that has ended, there is room for others.
 func TestChangedItemsAreBounded(t *testing.T) {
