@@ -152,9 +152,13 @@ func (d *decodedEntry) size() int {
 const decodeStep = 8 << 20
 
 // A decoder decodes the body of an entry.
-type decoder func(e *owner.Entry, body []byte) (difference.Delta, error)
+type decoder struct {
+	decode   func(e *owner.Entry, body []byte) (difference.Delta, error)
+	verifies bool // it verifies all signatures of items, and reads certificates
+}
 
-func decodeNew(_ *owner.Entry, body []byte) (difference.Delta, error) { return difference.Decode(body) }
+// decodeNew is for entries that this node has not read before.
+var decodeNew = decoder{func(_ *owner.Entry, body []byte) (difference.Delta, error) { return difference.Decode(body) }, true}
 
 // decode reads the bodies of entries as far as possible, and passes them to each in their order. Then it calls then. It counts
 // and reports those that are unreadable.
@@ -186,14 +190,14 @@ func (es *entries) walk(of []*owner.Entry, read decoder, each func(*owner.Entry,
 // completely. If it did not, what decode has left out of them would count here.
 func (es *entries) rereader(c *channel) decoder {
 	unreadable := slices.Clone(c.window.unreadable)
-	return func(e *owner.Entry, body []byte) (difference.Delta, error) {
+	return decoder{decode: func(e *owner.Entry, body []byte) (difference.Delta, error) {
 		if slices.Contains(unreadable, e.At.Seq) {
 			return difference.Decode(body)
 		}
 		d, err := difference.Reread(body)
 		d.Sightings = nil // the window has their marks
 		return d, err
-	}
+	}}
 }
 
 // keep keeps the content of an entry, which has been verified, for those who want it next.
@@ -205,7 +209,7 @@ func (es *entries) keep(key overlay.ID, body owner.Hash, d difference.Delta) {
 
 // step decodes the first ones of some entries, as many as decodeStep allows, and passes them to then.
 func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decodedEntry)) {
-	if got := es.recent.first(entries); len(got) > 0 {
+	if got := es.recent.first(entries, read.verifies); len(got) > 0 {
 		es.worker.Do(func() {}, func() { then(got) })
 		return
 	}
@@ -222,7 +226,7 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 			var certificates [][]byte
 			size := 0
 			for i, b := range bodies {
-				d, err := read(entries[i], b)
+				d, err := read.decode(entries[i], b)
 				signed := es.signedForFeed(entries[i].Key, d)
 				if signed {
 					got[i].Delta = d
@@ -242,6 +246,9 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 			}
 		}, func() {
 			for i, e := range entries[:len(got)] {
+				if read.verifies && !got[i].unreadable && es.clock.Now().Sub(e.Time) < recentTime {
+					es.keep(e.Key, e.Body, got[i].Delta)
+				}
 				if got[i].unreadable {
 					es.stats.Unread++
 					if c := es.feeds[e.Key]; c != nil {

@@ -9,8 +9,9 @@ import (
 	"tidings/overlay/owner"
 )
 
-// recentEntries has the content of entries that this node has just made as a sequencer, decoded as its followers will decode it.
-// The node's own window and the programs that are told of news want it next. Nobody changes the deltas.
+// recentEntries has the content of entries that this node has just made as a sequencer, decoded as its followers will decode it,
+// and of those that it has just read. The node's own window and the programs that are told of news want it next. Nobody changes
+// the deltas.
 type recentEntries struct {
 	byAge []*recentEntry // the oldest first
 	size  int            // bytes of all
@@ -18,9 +19,10 @@ type recentEntries struct {
 
 type recentEntry struct {
 	recentKey
-	difference.Delta
-	size int
-	at   time.Time
+	difference.Delta      // without its certificates
+	certified        bool // there were some
+	size             int
+	at               time.Time
 }
 
 // A recentKey names an entry. Equal bodies in the logs of two feeds are two entries: what is signed for one feed is not valid
@@ -37,15 +39,17 @@ const (
 	recentTime       = 30 * time.Second
 )
 
-// add keeps the content of an entry of a feed, given the hash of its body. The content must have been verified. Entries with sightings
-// are not kept, because their signatures are verified together with others.
+// add keeps the content of an entry of a feed, given the hash of its body. The content must have been verified, except for
+// certificates, whose signatures are verified together with others: they are not kept.
 func (r *recentEntries) add(feed overlay.ID, body owner.Hash, d difference.Delta, now time.Time) {
 	key := recentKey{feed, body}
-	if len(d.Sightings) > 0 || r.find(key) != nil {
+	if r.find(key) != nil {
 		return
 	}
+	certified := len(d.Sightings) > 0
+	d.Sightings = nil
 	read := decodedEntry{Delta: d}
-	e := &recentEntry{key, d, read.size(), now}
+	e := &recentEntry{key, d, certified, read.size(), now}
 	if e.size > maxRecentBytes/4 {
 		return
 	}
@@ -81,11 +85,12 @@ func (r *recentEntries) forget(now time.Time) {
 	}
 }
 
-// first returns the content of the first ones of some entries, as many as there are without a gap.
-func (r *recentEntries) first(of []*owner.Entry) (got []decodedEntry) {
+// first returns the content of the first ones of some entries, as many as there are without a gap. With their certificates, only
+// those are there that have none.
+func (r *recentEntries) first(of []*owner.Entry, certificates bool) (got []decodedEntry) {
 	for _, e := range of {
 		known := r.find(recentKey{e.Key, e.Body})
-		if known == nil {
+		if known == nil || certificates && known.certified {
 			break
 		}
 		got = append(got, decodedEntry{Delta: known.Delta})

@@ -26,24 +26,30 @@ func TestRecentEntriesAreBounded(t *testing.T) {
 	for n := range 3 {
 		r.add(a, entry(a, n).Body, delta(n+1), now)
 	}
-	if got := r.first([]*owner.Entry{entry(a, 1), entry(a, 0), entry(a, 7), entry(a, 2)}); len(got) != 2 || len(got[0].Changes[0].Item.Raw) != 2 {
+	if got := r.first([]*owner.Entry{entry(a, 1), entry(a, 0), entry(a, 7), entry(a, 2)}, true); len(got) != 2 || len(got[0].Changes[0].Item.Raw) != 2 {
 		t.Errorf("%+v", got)
 	}
-	if got := r.first([]*owner.Entry{entry(b, 1)}); got != nil {
+	if got := r.first([]*owner.Entry{entry(b, 1)}, true); got != nil {
 		t.Errorf("the entry of another feed: %+v", got)
 	}
-	withSighting := delta(1)
+	withSighting := delta(4)
 	withSighting.Sightings = [][]byte{{1}}
 	r.add(a, entry(a, 10).Body, withSighting, now)
+	if got := r.first([]*owner.Entry{entry(a, 10)}, true); got != nil {
+		t.Errorf("the certificate was not verified: %+v", got)
+	}
+	if got := r.first([]*owner.Entry{entry(a, 10)}, false); len(got) != 1 || got[0].Sightings != nil {
+		t.Errorf("%+v", got)
+	}
 	r.add(a, entry(a, 11).Body, delta(maxRecentBytes/4+1), now)
 	r.add(a, entry(a, 0).Body, delta(9), now)
-	if len(r.byAge) != 3 || r.size != 1+2+3 {
+	if len(r.byAge) != 4 || r.size != 1+2+3+4 {
 		t.Errorf("%d entries of %d bytes", len(r.byAge), r.size)
 	}
 	for n := range maxRecentEntries {
 		r.add(b, entry(b, n).Body, delta(0), now.Add(time.Second))
 	}
-	if len(r.byAge) != maxRecentEntries || r.first([]*owner.Entry{entry(a, 2)}) != nil {
+	if len(r.byAge) != maxRecentEntries || r.first([]*owner.Entry{entry(a, 2)}, true) != nil {
 		t.Errorf("%d entries", len(r.byAge))
 	}
 	for n := range 9 {

@@ -207,11 +207,17 @@ func (j *Journal) record(s Source, d Document) (events int, rest []env.Op, err e
 		if first && i >= d.Fresh || e.Withdrawn || had && before.version == version {
 			continue
 		}
-		event := Event{Number: j.last + uint64(len(added)) + 1, Time: now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Key: id.String(), Item: d.ItemJSON(e)}
-		if !had {
-			event.DelayS, event.FoundHere = delayOf(e, d.Base, now), d.FoundHere != nil && d.FoundHere(e)
+		read := *e
+		if read.Meaning == nil {
+			m, _ := e.Item.Meaning(d.Base) // as far as it can be parsed
+			read.Meaning = &m
 		}
-		added = append(added, encodedEvent{encode(event, e, d.Document), event.moment()})
+		event := Event{Number: j.last + uint64(len(added)) + 1, Time: now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Key: id.String(), Item: d.ItemJSON(&read)}
+		if !had && e.Meaning == nil { // an article of a search has come before
+			event.DelayS = delayOf(read.Meaning, now)
+		}
+		event.FoundHere = !had && d.FoundHere != nil && d.FoundHere(e)
+		added = append(added, encodedEvent{encode(event, &read, d.Document), event.moment()})
 	}
 	changes := known.update(s, next, d.Part, now)
 	if d.Upto != nil && !bytes.Equal(d.Upto, known.upto) {
@@ -372,19 +378,13 @@ func byArrival(entries []feed.Entry) []int {
 	return order
 }
 
-// encode returns the JSON form of an event, without the item's content if it is too large.
+// encode returns the JSON form of an event, without the item's content if it is too large. The entry has its meaning.
 func encode(e Event, of *feed.Entry, d *feed.Document) []byte {
 	b := marshal(e)
 	if len(b) <= maxEventBytes {
 		return b
 	}
-	short := *of
-	m := feed.Meaning{}
-	if of.Meaning != nil {
-		m = *of.Meaning
-	} else {
-		m, _ = of.Item.Meaning(d.Base)
-	}
+	short, m := *of, *of.Meaning
 	m.Content, m.Summary, m.Enclosures, m.Categories = "", "", nil, nil
 	short.Meaning, short.Source = &m, nil
 	e.Item, e.Shortened = d.ItemJSON(&short), true

@@ -57,17 +57,13 @@ func (e *Event) moment() (m moment) {
 func (s Source) hash() uint64 { return binary.BigEndian.Uint64(s.key("")) }
 
 // delayOf returns how long after its date a new item is seen, in seconds; nil if that is not known.
-func delayOf(e *feed.Entry, base string, now time.Time) *float64 {
-	if e.Meaning != nil { // an article of a search has come before
-		return nil
-	}
-	m, err := e.Item.Meaning(base)
+func delayOf(m *feed.Meaning, now time.Time) *float64 {
 	date := m.Published
 	if date.IsZero() {
 		date = m.Updated
 	}
 	delay := max(0, now.Sub(date)) // the publisher's clock may be ahead
-	if err != nil || date.IsZero() || delay > maxDelay {
+	if date.IsZero() || delay > maxDelay {
 		return nil
 	}
 	return new(delay.Round(time.Millisecond).Seconds())
