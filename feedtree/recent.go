@@ -1,7 +1,6 @@
 package feedtree
 
 import (
-	"slices"
 	"time"
 
 	"tidings/difference"
@@ -13,6 +12,7 @@ import (
 // and of those that it has just read. The node's own window and the programs that are told of news want it next. Nobody changes
 // the deltas.
 type recentEntries struct {
+	byKey map[recentKey]*recentEntry
 	byAge []*recentEntry // the oldest first
 	size  int            // bytes of all
 }
@@ -43,7 +43,7 @@ const (
 // certificates, whose signatures are verified together with others: they are not kept.
 func (r *recentEntries) add(feed overlay.ID, body owner.Hash, d difference.Delta, now time.Time) {
 	key := recentKey{feed, body}
-	if r.find(key) != nil {
+	if r.byKey[key] != nil {
 		return
 	}
 	certified := len(d.Sightings) > 0
@@ -53,7 +53,10 @@ func (r *recentEntries) add(feed overlay.ID, body owner.Hash, d difference.Delta
 	if e.size > maxRecentBytes/4 {
 		return
 	}
-	r.byAge, r.size = append(r.byAge, e), r.size+e.size
+	if r.byKey == nil {
+		r.byKey = map[recentKey]*recentEntry{}
+	}
+	r.byKey[key], r.byAge, r.size = e, append(r.byAge, e), r.size+e.size
 	for len(r.byAge) > maxRecentEntries || r.size > maxRecentBytes {
 		r.drop()
 	}
@@ -61,18 +64,9 @@ func (r *recentEntries) add(feed overlay.ID, body owner.Hash, d difference.Delta
 
 // drop drops the oldest entry.
 func (r *recentEntries) drop() {
-	r.size -= r.byAge[0].size
-	r.byAge[0], r.byAge = nil, r.byAge[1:]
-}
-
-// find returns the entry with a key; nil if there is none. An entry that is wanted again is mostly among the newest.
-func (r *recentEntries) find(key recentKey) *recentEntry {
-	for _, e := range slices.Backward(r.byAge) {
-		if e.recentKey == key {
-			return e
-		}
-	}
-	return nil
+	e := r.byAge[0]
+	r.byAge[0], r.byAge, r.size = nil, r.byAge[1:], r.size-e.size
+	delete(r.byKey, e.recentKey)
 }
 
 // forget drops what is old.
@@ -81,7 +75,7 @@ func (r *recentEntries) forget(now time.Time) {
 		r.drop()
 	}
 	if len(r.byAge) == 0 {
-		r.byAge = nil
+		r.byKey, r.byAge = nil, nil
 	}
 }
 
@@ -89,7 +83,7 @@ func (r *recentEntries) forget(now time.Time) {
 // those are there that have none.
 func (r *recentEntries) first(of []*owner.Entry, certificates bool) (got []decodedEntry) {
 	for _, e := range of {
-		known := r.find(recentKey{e.Key, e.Body})
+		known := r.byKey[recentKey{e.Key, e.Body}]
 		if known == nil || certificates && known.certified {
 			break
 		}

@@ -49,7 +49,7 @@ func TestRecentEntriesAreBounded(t *testing.T) {
 	for n := range maxRecentEntries {
 		r.add(b, entry(b, n).Body, delta(0), now.Add(time.Second))
 	}
-	if len(r.byAge) != maxRecentEntries || r.first([]*owner.Entry{entry(a, 2)}, true) != nil {
+	if len(r.byAge) != maxRecentEntries || len(r.byKey) != maxRecentEntries || r.first([]*owner.Entry{entry(a, 2)}, true) != nil {
 		t.Errorf("%d entries", len(r.byAge))
 	}
 	for n := range 9 {
@@ -61,7 +61,7 @@ func TestRecentEntriesAreBounded(t *testing.T) {
 	if r.forget(now.Add(recentTime)); len(r.byAge) != 4 {
 		t.Errorf("%d entries of an age below the limit", len(r.byAge))
 	}
-	if r.forget(now.Add(2 * recentTime)); r.byAge != nil || r.size != 0 {
+	if r.forget(now.Add(2 * recentTime)); r.byKey != nil || r.byAge != nil || r.size != 0 {
 		t.Errorf("%+v", r)
 	}
 }

@@ -292,6 +292,28 @@ func TestAFeedIsRecordedWhenItIsComplete(t *testing.T) {
 	}
 }
 
+// All of a feed is recorded again after as many items as it had, or after a day, so that items that have left it are forgotten.
+// A feed of thousands of items is not read as a whole for every thousand new ones.
+func TestAllOfAFeedIsRecordedFromTimeToTime(t *testing.T) {
+	const url = "https://ferry.example/news.xml"
+	for _, c := range []struct {
+		since wholeRecord
+		more  int // items that are to be recorded
+		want  bool
+	}{
+		{since: wholeRecord{at: time.Now()}, more: maxPartItems},
+		{since: wholeRecord{at: time.Now()}, more: maxPartItems + 1, want: true},
+		{since: wholeRecord{at: time.Now(), had: 5 * maxPartItems, items: 5*maxPartItems - 1}, more: 1},
+		{since: wholeRecord{at: time.Now(), had: 5 * maxPartItems, items: 5 * maxPartItems}, more: 1, want: true},
+		{since: wholeRecord{at: time.Now().Add(-maxPartTime - time.Second)}, more: 1, want: true},
+	} {
+		r := &recorder{whole: map[string]wholeRecord{url: c.since}}
+		if got := r.recordsAll(url, &markedFeed{changed: make([]feed.ID, c.more)}); got != c.want {
+			t.Errorf("%+v and %d more: %v", c.since, c.more, got)
+		}
+	}
+}
+
 // After a restart, a feed is read again unless the journal has all that its log has: all of it was recorded once, and what has
 // come since was recorded, too.
 func TestAFeedIsRecordedAgainIfItsLogHasGrown(t *testing.T) {

@@ -13,9 +13,10 @@ import (
 
 // What the recorder knows of a feed that it has recorded as a whole, also after a restart.
 
-// A wholeRecord says when all of a complete feed was recorded, and how many items were recorded since.
+// A wholeRecord says when all of a complete feed was recorded, how many items it had, and how many were recorded since.
 type wholeRecord struct {
 	at    time.Time
+	had   int // 0 after a start
 	items int
 	// upto is the last entry of the log that the journal has, after a start, until this node knows that readers see it. An
 	// owner has to hear again that the last entry of its log is committed, and it may be cut off.
