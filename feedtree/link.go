@@ -125,8 +125,8 @@ func (a *auditor) onDigest(from env.PeerID, m *feedtreepb.Digest) {
 		if c := a.feeds[key]; c != nil && c.beat != nil && now.Sub(c.beat.receivedAt) < since {
 			beats = append(beats, c.beat.raw)
 		}
-		if c := a.feeds[key]; c != nil && c.heard().statement != nil && now.Sub(c.said.statedAt) < since {
-			statements = append(statements, c.said.statement.Raw)
+		if c := a.feeds[key]; c != nil && c.publisherState().statement != nil && now.Sub(c.publisher.statedAt) < since {
+			statements = append(statements, c.publisher.statement.Raw)
 		}
 		if _, keeps := a.owners.View(key); keeps {
 			count++

@@ -49,8 +49,8 @@ type suspects struct {
 	hearsay time.Time      // when a look was last planned because of another node's report
 }
 
-// suspect returns the differences, for changing them.
-func (o *originAuditing) suspect() *suspects {
+// ensureSuspects returns the differences, for changing them.
+func (o *originAuditing) ensureSuspects() *suspects {
 	if o.suspects == nil {
 		o.suspects = new(suspects)
 	}
@@ -219,7 +219,7 @@ func (oa *originAudits) compare(c *channel, f *feed.Feed, known *difference.Know
 	if c.suspects == nil && len(found) == 0 {
 		return
 	}
-	s := c.suspect()
+	s := c.ensureSuspects()
 	var problem *originDiffer
 	for i := range found {
 		d := &found[i]
@@ -321,7 +321,7 @@ func followed(w *difference.Window, f *feed.Feed, after, before time.Time) bool 
 
 // raise tells readers and neighbours of a problem that this node has seen.
 func (oa *originAudits) raise(c *channel, d *originDiffer, now time.Time) {
-	s := c.suspect()
+	s := c.ensureSuspects()
 	if s.problem == nil {
 		oa.stats.Problems++
 		oa.log.Warn("log of a feed differs from its web server", "url", c.url, "item", d.title, "lacked", d.lacked)
@@ -372,7 +372,7 @@ func (oa *originAudits) onAudit(from env.PeerID, m *feedtreepb.Audit) error {
 	if o := c.suspects; o != nil && (len(o.differs) > 0 || !o.hearsay.IsZero() && now.Sub(o.hearsay) < auditHearsay*interval) {
 		return nil
 	}
-	c.suspect().hearsay = now
+	c.ensureSuspects().hearsay = now
 	oa.plan(c, oa.random(auditSpread*interval))
 	return nil
 }

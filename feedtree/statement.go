@@ -32,28 +32,28 @@ func newStatements(m *common, repairer *repairer) *statements {
 
 // stated is what statements keeps of a feed.
 type stated struct {
-	listening env.Moment // since when this node follows the feed, in this life
-	said      *said      // nil: the feed's publisher has said nothing, as most feeds have none
+	listening env.Moment      // since when this node follows the feed, in this life
+	publisher *publisherState // nil: the feed's publisher has said nothing, as most feeds have none
 }
 
-// heard returns what the publisher has said.
-func (s *stated) heard() said {
-	if s.said == nil {
-		return said{}
+// publisherState returns what is known from the publisher.
+func (s *stated) publisherState() publisherState {
+	if s.publisher == nil {
+		return publisherState{}
 	}
-	return *s.said
+	return *s.publisher
 }
 
-// hear returns what the publisher has said, for changing it.
-func (s *stated) hear() *said {
-	if s.said == nil {
-		s.said = new(said)
+// ensurePublisher returns what is known from the publisher, for changing it.
+func (s *stated) ensurePublisher() *publisherState {
+	if s.publisher == nil {
+		s.publisher = new(publisherState)
 	}
-	return s.said
+	return s.publisher
 }
 
-// said is what statements knows from a feed's publisher.
-type said struct {
+// publisherState is what statements knows from a feed's publisher.
+type publisherState struct {
 	statement  *difference.Publication // the latest one; nil: none has come
 	statedAt   time.Time               // when it came
 	signedAt   time.Time               // latest time in a signed item of the log
@@ -114,10 +114,10 @@ func (st *statements) onStatement(from env.PeerID, raw []byte) error {
 // take keeps a statement if it is later than the one before.
 func (st *statements) take(c *channel, p *difference.Publication) bool {
 	now := st.clock.Now()
-	if last := c.heard().statement; last != nil && !p.Time.After(last.Time) || p.Time.After(now.Add(maxStatementAhead)) {
+	if last := c.publisherState().statement; last != nil && !p.Time.After(last.Time) || p.Time.After(now.Add(maxStatementAhead)) {
 		return false
 	}
-	s := c.hear()
+	s := c.ensurePublisher()
 	s.statement, s.statedAt = p, now
 	if c.subscribed {
 		st.late.add(st.after(statementGrace), c.key)
@@ -128,7 +128,7 @@ func (st *statements) take(c *channel, p *difference.Publication) bool {
 
 // checkNumber notes whether the log lacks what the publisher has stated.
 func (st *statements) checkNumber(c *channel) {
-	s := c.said
+	s := c.publisher
 	if !c.subscribed || s == nil || s.statement == nil || c.trust == nil || !bytes.Equal(c.trust.Key, s.statement.Key) {
 		return
 	}
@@ -157,13 +157,13 @@ func (st *statements) checkNumber(c *channel) {
 // spokeAt returns when the publisher last signed something, as far as this node knows; at least when the node began to
 // listen.
 func (s *stated) spokeAt() time.Time {
-	heard := s.heard()
-	at := later(s.listening.Time(), heard.signedAt)
-	switch p := heard.statement; {
+	known := s.publisherState()
+	at := later(s.listening.Time(), known.signedAt)
+	switch p := known.statement; {
 	case p == nil:
 		return at
-	case p.Time.After(heard.statedAt): // the publisher's clock is ahead
-		return later(at, heard.statedAt)
+	case p.Time.After(known.statedAt): // the publisher's clock is ahead
+		return later(at, known.statedAt)
 	default:
 		return later(at, p.Time)
 	}
@@ -180,10 +180,10 @@ func later(a, b time.Time) time.Time {
 // be off, and a sequencer may as well hide what it says.
 func (st *statements) checkSilence(c *channel, now time.Time) {
 	silent := c.subscribed && c.trust != nil && c.trust.Beat > 0 && now.Sub(c.spokeAt()) > c.trust.Beat*3/2+2*st.cfg.DigestInterval
-	if silent == c.heard().silent {
+	if silent == c.publisherState().silent {
 		return
 	}
-	if c.hear().silent = silent; silent {
+	if c.ensurePublisher().silent = silent; silent {
 		st.stats.Unspoken++
 		st.repairer.fetchMissing(c)
 	}
@@ -203,7 +203,7 @@ func (st *statements) applied(c *channel, d *difference.Delta, at time.Time) {
 	for _, ch := range d.Changes {
 		if p := ch.Publication; p != nil && c.trust.Valid(p.Key) {
 			signed = true
-			s := c.hear()
+			s := c.ensurePublisher()
 			if p.Time.Before(at) {
 				s.signedAt = later(s.signedAt, p.Time)
 			} else {
@@ -211,7 +211,7 @@ func (st *statements) applied(c *channel, d *difference.Delta, at time.Time) {
 			}
 		}
 	}
-	if signed && c.said.unseen > 0 {
+	if signed && c.publisher.unseen > 0 {
 		st.checkNumber(c)
 	}
 }

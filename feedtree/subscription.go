@@ -221,8 +221,8 @@ func (su *subscriptions) subscription(c *channel) Subscription {
 	if k := c.keyCheck; k != nil {
 		s.Seen, s.SeenAt, s.Objectors = k.publisher.Key, k.seenAt, len(k.objectors)
 	}
-	said := c.heard()
-	if s.Unseen, s.UnseenSince = said.unseen, said.unseenFrom; said.silent {
+	publisher := c.publisherState()
+	if s.Unseen, s.UnseenSince = publisher.unseen, publisher.unseenFrom; publisher.silent {
 		s.Silent = c.spokeAt()
 	}
 	if pin := c.window.log.Pin(); s.Publisher != nil && pin != nil && pin.Seq > s.Publisher.Seq && c.trust.Valid(pin.Key) {

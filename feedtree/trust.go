@@ -52,8 +52,8 @@ type keyTrust struct {
 	keyCheck *keyCheck       // nil: this node knows nothing of the key at the origin
 }
 
-// check returns what this node knows about the key at the origin, for changing it.
-func (t *keyTrust) check() *keyCheck {
+// ensureCheck returns what this node knows about the key at the origin, for changing it.
+func (t *keyTrust) ensureCheck() *keyCheck {
 	if t.keyCheck == nil {
 		t.keyCheck = new(keyCheck)
 	}
@@ -82,7 +82,7 @@ func (tr *trusts) open(c *channel) (ask, again bool) {
 	if !c.subscribed || c.trust == nil {
 		return false, false
 	}
-	s, pin := c.check(), c.window.log.Pin()
+	s, pin := c.ensureCheck(), c.window.log.Pin()
 	if c.doubt == nil && !s.contradicted && !tr.hasUncheckedNext(c, c.trust, pin) {
 		return false, false
 	}
@@ -94,7 +94,7 @@ func (tr *trusts) open(c *channel) (ask, again bool) {
 
 // keySeen handles the publisher that this node has seen at a feed's origin.
 func (tr *trusts) keySeen(c *channel, publisher feed.Publisher) {
-	s, now := c.check(), tr.clock.Now()
+	s, now := c.ensureCheck(), tr.clock.Now()
 	before := s.publisher.Key
 	s.publisher, s.seenAt = publisher, now
 	if t := c.trust; t != nil && bytes.Equal(t.Key, publisher.Key) && (publisher.Beat != t.Beat || t.Next == (feed.Hash{}) && publisher.Next != (feed.Hash{})) {
@@ -139,7 +139,7 @@ func (tr *trusts) confirm(c *channel) {
 // sendObjection signs that the origin names the trusted key and not the one in the log. A follower that has heard
 // enough objections stays silent, because all followers would send one.
 func (tr *trusts) sendObjection(c *channel, now time.Time) {
-	s, heard := c.check(), 0
+	s, heard := c.ensureCheck(), 0
 	for _, at := range s.objectors {
 		if now.Sub(at) < tr.cfg.PollInterval {
 			heard++
@@ -164,7 +164,7 @@ func (tr *trusts) objected(c *channel, w *difference.Witness) {
 	if !c.subscribed || c.trust == nil {
 		return
 	}
-	s, by := c.check(), wire.PeerIDOf(w.Owner)
+	s, by := c.ensureCheck(), wire.PeerIDOf(w.Owner)
 	if c.doubt == nil && !bytes.Equal(w.Key, c.trust.Key) {
 		s.contradicted = true
 		tr.keyQuestions.askLater(c) // the first key that this node heard of may have been a lie

@@ -377,7 +377,7 @@ func TestAFeedIsRecordedAgainIfItsLogHasGrown(t *testing.T) {
 // missing for a while after a start, or for good. Then the feed is recorded again.
 func TestAResumedFeedIsShownWhenItsLogIs(t *testing.T) {
 	const url = "https://ferry.example/news.xml"
-	r := &recorder{wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), whole: map[string]wholeRecord{url: {items: 7, upto: owner.Hash{1}}}}
+	r := &recorder{wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), whole: map[string]wholeRecord{url: {items: 7, checkpoint: owner.Hash{1}}}}
 	for _, step := range []struct {
 		log                     readableLog
 		caughtUp, marked, known bool
@@ -392,7 +392,7 @@ func TestAResumedFeedIsShownWhenItsLogIs(t *testing.T) {
 		if feeds, _ := r.take(); (feeds[url] != nil) != step.marked {
 			t.Errorf("%+v: marked %v", step.log, feeds)
 		}
-		if since := r.whole[url]; since.items != 7 || (since.upto == owner.Hash{}) != step.known {
+		if since := r.whole[url]; since.items != 7 || (since.checkpoint == owner.Hash{}) != step.known {
 			t.Errorf("%+v: %+v", step.log, since)
 		}
 	}

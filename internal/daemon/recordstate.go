@@ -18,25 +18,25 @@ type wholeRecord struct {
 	at    time.Time
 	had   int // 0 after a start
 	items int
-	// upto is the last entry of the log that the journal has, after a start, until this node knows that readers see it. An
+	// checkpoint is the last entry of the log that the journal has, after a start, until this node knows that readers see it. An
 	// owner has to hear again that the last entry of its log is committed, and it may be cut off.
-	upto owner.Hash
+	checkpoint owner.Hash
 }
 
-// upto names the state of a feed whose log ends with an entry, and says when all of it was recorded.
-func upto(last owner.Hash, whole time.Time) []byte {
+// checkpoint names the state of a feed whose log ends with an entry, and says when all of it was recorded.
+func checkpoint(last owner.Hash, whole time.Time) []byte {
 	return binary.BigEndian.AppendUint64(last[:], uint64(whole.Unix()))
 }
 
 // resume continues from what the journal has of a feed. It reports false if the feed has to be recorded as a whole.
 func (r *recorder) resume(s feedtree.Subscription) bool {
-	recorded, err := r.journal.Upto(news.Source{URL: s.URL})
+	recorded, err := r.journal.Checkpoint(news.Source{URL: s.URL})
 	if err != nil || len(recorded) != len(s.Logged)+8 || s.Logged == (owner.Hash{}) || owner.Hash(recorded) != s.Logged {
 		return false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.whole[s.URL] = wholeRecord{at: time.Unix(int64(binary.BigEndian.Uint64(recorded[len(s.Logged):])), 0), upto: s.Logged}
+	r.whole[s.URL] = wholeRecord{at: time.Unix(int64(binary.BigEndian.Uint64(recorded[len(s.Logged):])), 0), checkpoint: s.Logged}
 	return true
 }
 
@@ -51,9 +51,9 @@ func (r *recorder) nameState(url string, doc *news.Document, s feedtree.Subscrip
 	_, pending := r.feeds[url]
 	switch since, known := r.whole[url]; {
 	case !doc.Part:
-		doc.Upto = upto(s.Logged, time.Now())
+		doc.Checkpoint = checkpoint(s.Logged, time.Now())
 	case known && !pending:
-		doc.Upto = upto(s.Logged, since.at)
+		doc.Checkpoint = checkpoint(s.Logged, since.at)
 	}
 }
 
@@ -63,12 +63,12 @@ func (r *recorder) shows(ctx context.Context, e *news.Event) (bool, error) {
 	r.mu.Lock()
 	since, current := r.whole[e.URL]
 	r.mu.Unlock()
-	if e.URL != "" && since.upto != (owner.Hash{}) {
+	if e.URL != "" && since.checkpoint != (owner.Hash{}) {
 		log, err := ask(ctx, r, func(answer func(readableLog)) {
 			key := r.key(e.URL)
 			owners := r.node.NodeOf(key).Owners
-			shows := slices.ContainsFunc(owners.Visible(key), func(entry *owner.Entry) bool { return entry.Hash == since.upto })
-			answer(readableLog{shows, !owners.Has(key, since.upto)})
+			shows := slices.ContainsFunc(owners.Visible(key), func(entry *owner.Entry) bool { return entry.Hash == since.checkpoint })
+			answer(readableLog{shows, !owners.Has(key, since.checkpoint)})
 		})
 		if err != nil {
 			return false, err
@@ -94,7 +94,7 @@ func (r *recorder) caughtUp(url string, since wholeRecord, log readableLog) bool
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		since = r.whole[url]
-		since.upto = owner.Hash{}
+		since.checkpoint = owner.Hash{}
 		r.whole[url] = since
 	}
 	return log.shows

@@ -100,8 +100,8 @@ type Document struct {
 	Part bool
 	// Fresh is the number of entries, at the front, that have just come. They are news even in the first document.
 	Fresh int
-	// Upto names the state of the source that the document shows, see Journal.Upto. Nil: it has no name.
-	Upto []byte
+	// Checkpoint names the state of the source that the document shows, see Journal.Checkpoint. Nil: it has no name.
+	Checkpoint []byte
 	// FoundHere says of a new entry whether this node has found it itself. Nil: it has found none.
 	FoundHere func(*feed.Entry) bool
 }
@@ -134,9 +134,9 @@ const (
 	recentPrefix = "r"
 	// healthPrefix stands before the same hash.
 	healthPrefix = "h"
-	// uptoPrefix stands before the same hash. Another version of this package that sees entries differently takes another one.
-	uptoPrefix = "u"
-	lastKey    = "n"
+	// checkpointPrefix stands before the same hash. Another version of this package that sees entries differently takes another one.
+	checkpointPrefix = "u"
+	lastKey          = "n"
 )
 
 // Open reads the journal in a store, which may be empty. The store must call back on any goroutine but the caller's; clock
@@ -220,8 +220,8 @@ func (j *Journal) record(s Source, d Document) (events int, rest []env.Op, err e
 		added = append(added, encodedEvent{encode(event, &read, d.Document), event.moment()})
 	}
 	changes := known.update(s, next, d.Part, now)
-	if d.Upto != nil && !bytes.Equal(d.Upto, known.upto) {
-		changes = append(changes, env.Op{Key: uptoKey(s), Value: d.Upto})
+	if d.Checkpoint != nil && !bytes.Equal(d.Checkpoint, known.checkpoint) {
+		changes = append(changes, env.Op{Key: checkpointKey(s), Value: d.Checkpoint})
 	}
 	if len(added) == 0 {
 		return 0, changes, nil
@@ -264,20 +264,20 @@ func (j *Journal) add(events []encodedEvent, now time.Time, changes ...env.Op) e
 func (j *Journal) Forget(s Source) error {
 	j.recording.Lock()
 	defer j.recording.Unlock()
-	if err := j.commit([]env.Op{{Key: seenKey(s)}, {Key: recentKey(s)}, {Key: healthKey(s)}, {Key: uptoKey(s)}}); err != nil {
+	if err := j.commit([]env.Op{{Key: seenKey(s)}, {Key: recentKey(s)}, {Key: healthKey(s)}, {Key: checkpointKey(s)}}); err != nil {
 		return fmt.Errorf("journal of news, forget %s: %w", s.name(), err)
 	}
 	return nil
 }
 
-// Upto returns the name of the state up to which a source was recorded. If that is its state still, also after a restart, there
+// Checkpoint returns the name of the state up to which a source was recorded. If that is its state still, also after a restart, there
 // is nothing to record. It is nil if the source has to be recorded as a whole.
-func (j *Journal) Upto(s Source) ([]byte, error) {
+func (j *Journal) Checkpoint(s Source) ([]byte, error) {
 	known, err := j.store.Get(seenKey(s))
 	if err != nil || known == nil {
 		return nil, err
 	}
-	return j.store.Get(uptoKey(s))
+	return j.store.Get(checkpointKey(s))
 }
 
 // commit returns when ops are durable.
@@ -413,7 +413,7 @@ func seenKey(s Source) []byte { return s.key(seenPrefix) }
 
 func recentKey(s Source) []byte { return s.key(recentPrefix) }
 
-func uptoKey(s Source) []byte { return s.key(uptoPrefix) }
+func checkpointKey(s Source) []byte { return s.key(checkpointPrefix) }
 
 func (s Source) key(prefix string) []byte {
 	h := sha256.Sum256([]byte(s.name()))

@@ -217,25 +217,25 @@ func TestTheStateThatWasRecordedHasAName(t *testing.T) {
 	d := openDesk(t)
 	state := func(want string) {
 		t.Helper()
-		if got, err := d.Upto(ferries); err != nil || string(got) != want {
+		if got, err := d.Checkpoint(ferries); err != nil || string(got) != want {
 			t.Errorf("recorded up to %q, %v; want %q", got, err, want)
 		}
 	}
 	state("")
 	for _, step := range []struct {
-		upto, want string
+		checkpoint, want string
 		items      []string
 		part       bool
 	}{
 		{items: []string{"1"}},
-		{upto: "a", want: "a", items: []string{"1"}},
-		{upto: "b", want: "b", items: []string{"2", "1"}},
+		{checkpoint: "a", want: "a", items: []string{"1"}},
+		{checkpoint: "b", want: "b", items: []string{"2", "1"}},
 		{want: "b", items: []string{"3"}, part: true},
-		{upto: "c", want: "c", items: []string{"3"}, part: true},
+		{checkpoint: "c", want: "c", items: []string{"3"}, part: true},
 	} {
 		doc := document(t, step.items...)
-		if doc.Part = step.part; step.upto != "" {
-			doc.Upto = []byte(step.upto)
+		if doc.Part = step.part; step.checkpoint != "" {
+			doc.Checkpoint = []byte(step.checkpoint)
 		}
 		if _, err := d.Record(ferries, doc); err != nil {
 			t.Fatal(err)

@@ -35,9 +35,9 @@ func (e sighting) expired(now time.Time) bool {
 
 // recorded is what the journal knows of a source.
 type recorded struct {
-	all    []byte // sightings in the order of their identities, encoded; nil: the source was never recorded
-	recent seen   // later ones
-	upto   []byte // see Journal.Upto
+	all        []byte // sightings in the order of their identities, encoded; nil: the source was never recorded
+	recent     seen   // later ones
+	checkpoint []byte // see Journal.Checkpoint
 }
 
 // find returns what is known of an entry.
@@ -142,8 +142,8 @@ func (j *Journal) recorded(s Source) (r recorded, err error) {
 	if err != nil {
 		return r, err
 	}
-	if r.upto, err = j.store.Get(uptoKey(s)); errors.Is(err, env.ErrDamaged) {
-		r.upto, err = nil, nil
+	if r.checkpoint, err = j.store.Get(checkpointKey(s)); errors.Is(err, env.ErrDamaged) {
+		r.checkpoint, err = nil, nil
 	}
 	return r, err
 }
