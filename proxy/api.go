@@ -62,6 +62,7 @@ var apiRoutes = map[string]apiRoute{
 	"candidates":         {(*Server).apiCandidates, get},
 	"candidates/dismiss": {(*Server).apiDismissCandidate, post},
 	"tokens":             {(*Server).apiTokens, []string{http.MethodGet, http.MethodPost}},
+	"tokens/change":      {(*Server).apiChangeToken, post},
 	"tokens/revoke":      {(*Server).apiRevokeToken, post},
 
 	"notify":        {(*Server).apiNotify, []string{http.MethodGet, http.MethodPost}},

@@ -117,6 +117,7 @@ func TestOpenAPIDescribesAllRoutes(t *testing.T) {
 		{"GET", "candidates?least=1", ""}, {"POST", "candidates/dismiss", `{"url":"https://blog0.example/feed"}`},
 		{"POST", "unsubscribe", `{"url":"` + rssURL + `"}`},
 		{"POST", "tokens", `{"name":"n","max_searches":5,"expires":"2100-01-01T00:00:00Z"}`}, {"GET", "tokens", ""},
+		{"POST", "tokens/change", `{"id":"n","max_searches":7}`},
 	}
 	var called, served, described []string
 	for _, c := range calls {

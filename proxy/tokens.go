@@ -14,6 +14,10 @@ type SearchTokens interface {
 	// CreateToken makes a token with a name, a number of searches and a time at which it expires, each of which may be zero.
 	// It returns the token with its text when it is durable. The error is ErrToken or ErrFull.
 	CreateToken(ctx context.Context, t SearchToken) (SearchToken, error)
+	// ChangeToken gives the token whose id or name is t.ID another number of searches, another time at which it expires, or
+	// both; what is zero stays. Searches beyond a smaller number stay, too. It returns the token when that is durable. The
+	// error is ErrNoToken or ErrToken.
+	ChangeToken(ctx context.Context, t SearchToken) (SearchToken, error)
 	// RevokeToken ends the token with an id or a name, and its searches, and returns when that is durable. Searches in the
 	// answer says how many have ended. The error is ErrNoToken if there is none.
 	RevokeToken(ctx context.Context, name string) (SearchToken, error)
@@ -50,8 +54,8 @@ type SearchToken struct {
 	Token string `json:"token,omitempty"`
 }
 
-// TokensResponse is the answer of tokens and tokens/revoke. The latter, and tokens with POST, list the token that they were
-// about.
+// TokensResponse is the answer of tokens, tokens/change and tokens/revoke. The latter two, and tokens with POST, list the token
+// that they were about.
 type TokensResponse struct {
 	Tokens []SearchToken `json:"tokens"`
 }
@@ -63,7 +67,7 @@ type TokenCounts struct {
 }
 
 var (
-	// ErrToken is the error for a token that cannot be made.
+	// ErrToken is the error for a token that cannot be made, or not be changed so.
 	ErrToken = errors.New("token not accepted")
 	// ErrNoToken is the error for a token that does not exist, or is not valid any more.
 	ErrNoToken = errors.New("there is no such token")
@@ -84,6 +88,20 @@ func (s *Server) apiTokens(w http.ResponseWriter, r *http.Request) (any, error) 
 	q.Name = strings.TrimSpace(q.Name)
 	made, err := s.config.Tokens.CreateToken(r.Context(), q)
 	return TokensResponse{[]SearchToken{made}}, err
+}
+
+// apiChangeToken changes the limits of a token.
+func (s *Server) apiChangeToken(w http.ResponseWriter, r *http.Request) (any, error) {
+	q, err := decodeStrictly[SearchToken](w, r, maxRequest)
+	if err != nil {
+		return nil, err
+	}
+	if q.MaxSearches == 0 && q.Expires == nil {
+		return nil, refuse(http.StatusBadRequest, "say what is to change of the token: max_searches, or expires, or both")
+	}
+	q.ID = strings.TrimSpace(q.ID)
+	changed, err := s.config.Tokens.ChangeToken(r.Context(), q)
+	return TokensResponse{[]SearchToken{changed}}, err
 }
 
 // apiRevokeToken ends a token and its searches.

@@ -24,6 +24,16 @@ func (m *memoryTokens) CreateToken(_ context.Context, q SearchToken) (SearchToke
 	return made, nil
 }
 
+func (m *memoryTokens) ChangeToken(_ context.Context, q SearchToken) (SearchToken, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.token == nil || q.ID != m.token.ID && q.ID != m.token.Name {
+		return SearchToken{}, ErrNoToken
+	}
+	m.token.MaxSearches = q.MaxSearches
+	return *m.token, nil
+}
+
 func (m *memoryTokens) RevokeToken(_ context.Context, name string) (SearchToken, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

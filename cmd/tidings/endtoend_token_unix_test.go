@@ -127,6 +127,12 @@ func TestTokensFromCommandToFeed(t *testing.T) {
 	if status, page := face.visit(t, "/s/watch", url.Values{"q": {"wind"}}); status != http.StatusForbidden || !strings.Contains(page, "1 of 1") {
 		t.Errorf("over quota: %d %s", status, page)
 	}
+	if out, err := runTokens(n, "change", "--searches", "2", "reading group"); err != nil || !strings.Contains(out, "The token reading group has 1 of 2 searches, and expires in") {
+		t.Errorf("token change: %s, %v", out, err)
+	}
+	if out, err := runTokens(n, "change", "reading group"); err == nil {
+		t.Errorf("token change without a limit: %s", out)
+	}
 	o.publish("/sun", "First: a solar panel and its battery")
 	comes := func(title string) {
 		t.Helper()
@@ -142,7 +148,7 @@ func TestTokensFromCommandToFeed(t *testing.T) {
 	again()
 	o.publish("/sun", "Second: a solar panel and its battery")
 	comes("Second")
-	if out, err := runTokens(n, "list"); err != nil || !strings.Contains(out, "reading group") || !strings.Contains(out, "1 of 1") || strings.Contains(out, token) {
+	if out, err := runTokens(n, "list"); err != nil || !strings.Contains(out, "reading group") || !strings.Contains(out, "1 of 2") || strings.Contains(out, token) {
 		t.Errorf("token list: %s, %v", out, err)
 	}
 	if out, err := n.runCommand("watches"); err != nil || !strings.Contains(out, "made with the token") {

@@ -84,6 +84,10 @@ func (*tokenListCommand) Help() string {
 	return examples("tidings token list", "tidings token list --json")
 }
 
+func (*tokenChangeCommand) Help() string {
+	return examples("tidings token change reading-group --searches 200", "tidings token change reading-group --expires 30d")
+}
+
 func (*tokenRevokeCommand) Help() string { return examples("tidings token revoke reading-group") }
 
 func (*notifyCommand) Help() string {

@@ -7,7 +7,7 @@
 //	tidings publish URL            signs and pushes items of a feed
 //	tidings trust URL…             accepts the new key of a publisher
 //	tidings watch QUERY            subscribes to a keyword search, unwatch ends it, watches lists them
-//	tidings token create           lets others make searches with a token; list and revoke manage tokens
+//	tidings token create           lets others make searches with a token; list, change and revoke manage tokens
 //	tidings notify add --to URL    tells a webhook or a person what is new; list, remove, test and dead manage them
 //	tidings demo                   shows on this machine what cooperation brings
 //	tidings list                   lists subscriptions and their state

@@ -16,6 +16,7 @@ import (
 type tokenCommand struct {
 	Create tokenCreateCommand `cmd:"" help:"Create a token, and print it. It is not shown again."`
 	List   tokenListCommand   `cmd:"" help:"List tokens and how many searches they have."`
+	Change tokenChangeCommand `cmd:"" help:"Change how many searches a token may have, or when it expires."`
 	Revoke tokenRevokeCommand `cmd:"" help:"Revoke tokens, and end their searches."`
 }
 
@@ -46,15 +47,20 @@ func (l *lifetime) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// from returns the end of a lifetime that begins now; nil if none was given.
+func (l lifetime) from(now time.Time) *time.Time {
+	if l == 0 {
+		return nil
+	}
+	return new(now.Add(time.Duration(l)).Truncate(time.Second))
+}
+
 // Run creates a token. Standard output gets its text alone.
 func (c *tokenCreateCommand) Run(ctx context.Context, s streams) error {
 	if c.Searches < 0 {
 		return usagef("--searches %d: give a positive number", c.Searches)
 	}
-	q := proxy.SearchToken{Name: c.Name, MaxSearches: c.Searches}
-	if c.Expires > 0 {
-		q.Expires = new(time.Now().Add(time.Duration(c.Expires)).Truncate(time.Second))
-	}
+	q := proxy.SearchToken{Name: c.Name, MaxSearches: c.Searches, Expires: c.Expires.from(time.Now())}
 	raw, err := call[json.RawMessage](ctx, c.client, "tokens", q)
 	if err != nil || c.JSON {
 		return printAnswer(s, raw, err)
@@ -102,6 +108,39 @@ func (c *tokenListCommand) Run(ctx context.Context, s streams) error {
 	}
 	_, err = fmt.Fprint(s.out, table.String())
 	return err
+}
+
+// A tokenChangeCommand is "tidings token change".
+type tokenChangeCommand struct {
+	client   `embed:""`
+	Searches int      `placeholder:"N" help:"Most searches that it may have from now on. Those that it has beyond that stay."`
+	Expires  lifetime `placeholder:"TIME" help:"Time from now after which it and its searches end, such as 90d or 12h."`
+	Tokens   []string `arg:"" name:"token" help:"Ids or names of tokens, as \"tidings token list\" shows them."`
+}
+
+// Run changes tokens.
+func (c *tokenChangeCommand) Run(ctx context.Context, s streams) error {
+	switch {
+	case c.Searches < 0:
+		return usagef("--searches %d: give a positive number", c.Searches)
+	case c.Searches == 0 && c.Expires == 0:
+		return usagef("give --searches, or --expires, or both")
+	}
+	now := time.Now()
+	return forEachAddress("change", c.Tokens, oneLine, func(name string) error {
+		answer, err := call[proxy.TokensResponse](ctx, c.client, "tokens/change", proxy.SearchToken{ID: name, MaxSearches: c.Searches, Expires: c.Expires.from(now)})
+		if err != nil {
+			return err
+		}
+		for _, t := range answer.Tokens {
+			expires := "does not expire"
+			if t.Expires != nil {
+				expires = "expires " + until(t.Expires, now)
+			}
+			_, err = fmt.Fprintf(s.out, "The token %s has %d of %s, and %s.\n", cmp.Or(oneLine(t.Name), t.ID), t.Searches, proxy.Plural(t.MaxSearches, "search", "searches"), expires)
+		}
+		return err
+	})
 }
 
 // A tokenRevokeCommand is "tidings token revoke".

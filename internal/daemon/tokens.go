@@ -51,13 +51,6 @@ type tokenRecord struct {
 	Revoked  bool      // some of its searches may not have ended yet
 }
 
-// A searchToken is a token, and a [proxy.Searcher].
-type searchToken struct {
-	tokenRecord
-	all  *searchTokens
-	pace *rate.Limiter
-}
-
 const (
 	// defaultTokenSearches and maxTokenSearches are the searches of a token: of one for which its maker names no number, and
 	// the most, as many as a contact of the messenger may have. A search takes 45 to 80 bytes of memory for each of its up to
@@ -159,14 +152,25 @@ func (t *searchTokens) save() error {
 	return nil
 }
 
-// isValid reports whether a token opens anything. The caller holds the mutex.
-func (s *searchToken) isValid(now time.Time) bool {
-	return !s.Revoked && (s.Expires.IsZero() || now.Before(s.Expires))
+// isValid reports whether a token opens anything.
+func (r tokenRecord) isValid(now time.Time) bool {
+	return !r.Revoked && (r.Expires.IsZero() || now.Before(r.Expires))
 }
 
 // shown returns a token as programs and people see it.
-func (s *searchToken) shown(searches int) proxy.SearchToken {
-	return proxy.SearchToken{ID: s.ID, Name: s.Name, Searches: searches, MaxSearches: s.tokenRecord.Searches, Made: s.Made, Expires: proxy.OptionalTime(s.Expires)}
+func (r tokenRecord) shown(searches int) proxy.SearchToken {
+	return proxy.SearchToken{ID: r.ID, Name: r.Name, Searches: searches, MaxSearches: r.Searches, Made: r.Made, Expires: proxy.OptionalTime(r.Expires)}
+}
+
+// checkLimits checks the number of searches and the expiry of a token.
+func (r tokenRecord) checkLimits(now time.Time) error {
+	switch {
+	case r.Searches < 1 || r.Searches > maxTokenSearches:
+		return fmt.Errorf("it cannot have %d searches; give 1 to %d", r.Searches, maxTokenSearches)
+	case !r.Expires.IsZero() && !now.Before(r.Expires):
+		return fmt.Errorf("it would have expired at %s; give a later time", r.Expires.Format(time.RFC3339))
+	}
+	return nil
 }
 
 // CreateToken makes a token; see proxy.SearchTokens.
@@ -186,11 +190,10 @@ func (t *searchTokens) CreateToken(ctx context.Context, q proxy.SearchToken) (pr
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	invalid := r.checkLimits(now)
 	switch {
-	case r.Searches < 1 || r.Searches > maxTokenSearches:
-		return fail(proxy.ErrToken, "it cannot have %d searches; give 1 to %d", r.Searches, maxTokenSearches)
-	case q.Expires != nil && !now.Before(r.Expires):
-		return fail(proxy.ErrToken, "it would have expired at %s; give a later time", r.Expires.Format(time.RFC3339))
+	case invalid != nil:
+		return fail(proxy.ErrToken, "%w", invalid)
 	case len(r.Name) > maxTokenName || strings.ContainsFunc(r.Name, func(c rune) bool { return !unicode.IsPrint(c) }):
 		return fail(proxy.ErrToken, "the name has more than %d bytes or signs that do not print; give a shorter one", maxTokenName)
 	case r.Name != "" && t.find(r.Name) != nil:
@@ -216,6 +219,45 @@ func (t *searchTokens) CreateToken(ctx context.Context, q proxy.SearchToken) (pr
 	return made, nil
 }
 
+// noSuchToken ends the errors about a token that is not there.
+const noSuchToken = "there is no token with this id or name; tidings token list shows all"
+
+// ChangeToken changes the limits of a token; see proxy.SearchTokens.
+func (t *searchTokens) ChangeToken(ctx context.Context, q proxy.SearchToken) (proxy.SearchToken, error) {
+	record, err := t.change(q)
+	if err != nil {
+		return proxy.SearchToken{}, fmt.Errorf("change the token %s: %w", q.ID, err)
+	}
+	searches, err := t.watches.owned(ctx, ownerOf(record.ID))
+	return record.shown(len(searches)), err
+}
+
+// change changes what q names of a token, durably.
+func (t *searchTokens) change(q proxy.SearchToken) (tokenRecord, error) {
+	now := t.now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	token := t.find(q.ID)
+	if token == nil || !token.isValid(now) {
+		return tokenRecord{}, kindError{proxy.ErrNoToken, errors.New(noSuchToken)}
+	}
+	before := token.tokenRecord
+	next := before
+	next.Searches = cmp.Or(q.MaxSearches, before.Searches)
+	if q.Expires != nil {
+		next.Expires = q.Expires.UTC()
+	}
+	if err := next.checkLimits(now); err != nil {
+		return tokenRecord{}, kindError{proxy.ErrToken, err}
+	}
+	token.tokenRecord = next
+	if err := t.save(); err != nil {
+		token.tokenRecord = before
+		return tokenRecord{}, err
+	}
+	return next, nil
+}
+
 // find returns the token with an id or a name, or nil. The caller holds the mutex.
 func (t *searchTokens) find(name string) *searchToken {
 	if token := t.byID[name]; token != nil {
@@ -236,12 +278,12 @@ func (t *searchTokens) RevokeToken(ctx context.Context, name string) (proxy.Sear
 	t.mu.Unlock()
 	if token != nil {
 		ended, err := t.end(ctx, token)
-		return token.shown(ended), err
+		return token.record().shown(ended), err
 	}
 	// The file of tokens may have been lost, and its searches go on.
 	ended, err := t.endSearches(ctx, ownerOf(name))
 	if err == nil && ended == 0 {
-		err = kindError{proxy.ErrNoToken, fmt.Errorf("revoke %s: there is no token with this id or name; tidings token list shows all", name)}
+		err = kindError{proxy.ErrNoToken, fmt.Errorf("revoke %s: %s", name, noSuchToken)}
 	}
 	return proxy.SearchToken{ID: name, Searches: ended}, err
 }
@@ -288,15 +330,15 @@ func (t *searchTokens) endSearches(ctx context.Context, owner uint32) (ended int
 
 // Tokens returns the valid tokens; see proxy.SearchTokens.
 func (t *searchTokens) Tokens(ctx context.Context) ([]proxy.SearchToken, error) {
-	var valid []*searchToken
+	var valid []tokenRecord
 	t.mu.Lock()
 	for _, token := range t.byID {
 		if token.isValid(t.now()) {
-			valid = append(valid, token)
+			valid = append(valid, token.tokenRecord)
 		}
 	}
 	t.mu.Unlock()
-	slices.SortFunc(valid, func(a, b *searchToken) int { return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(valid, func(a, b tokenRecord) int { return cmp.Or(a.Made.Compare(b.Made), cmp.Compare(a.ID, b.ID)) })
 	shown := make([]proxy.SearchToken, len(valid))
 	err := t.watches.keywords.do(ctx, func() {
 		for i, token := range valid {
@@ -323,58 +365,6 @@ func (t *searchTokens) Searcher(text string) proxy.Searcher {
 		return token
 	}
 	return nil
-}
-
-// Allow implements [proxy.Searcher].
-func (s *searchToken) Allow() bool { return s.pace.AllowN(s.all.now(), 1) }
-
-// Searches returns the searches of the token; see proxy.Searcher.
-func (s *searchToken) Searches(ctx context.Context) (proxy.SearchToken, []proxy.Watch, error) {
-	numbers, err := s.all.watches.owned(ctx, ownerOf(s.ID))
-	all := []proxy.Watch{}
-	for _, n := range numbers {
-		var w proxy.Watch
-		if err == nil {
-			w, err = s.all.watches.LookUp(ctx, uint32(n))
-		}
-		switch {
-		case errors.Is(err, proxy.ErrNoSubscription): // it has just ended, or is not on the disk yet
-			err = nil
-		case err == nil:
-			all = append(all, w)
-		}
-	}
-	return s.shown(len(numbers)), all, err
-}
-
-// Watch makes a search; see proxy.Searcher.
-func (s *searchToken) Watch(ctx context.Context, text string) (proxy.Watch, error) {
-	owner := ownerOf(s.ID)
-	return s.all.watches.watchFor(ctx, text, owner, func() error {
-		s.all.mu.Lock()
-		valid := s.isValid(s.all.now())
-		s.all.mu.Unlock()
-		owned, err := s.all.watches.owned(ctx, owner)
-		switch {
-		case !valid:
-			return proxy.ErrNoToken
-		case err == nil && len(owned) >= s.tokenRecord.Searches:
-			return proxy.ErrQuota
-		}
-		return err
-	})
-}
-
-// Unwatch ends a search; see proxy.Searcher.
-func (s *searchToken) Unwatch(ctx context.Context, number uint32) error {
-	w, err := s.all.watches.LookUp(ctx, number)
-	if err == nil && w.Token != s.ID {
-		err = proxy.ErrNoSubscription
-	}
-	if err != nil {
-		return err
-	}
-	return s.all.watches.Unwatch(ctx, number)
 }
 
 // run ends the searches of tokens that have expired, or that were revoked before the node stopped, until ctx ends.
@@ -471,7 +461,4 @@ func (t *searchTokens) findings(ctx context.Context) (findings []proxy.Finding) 
 	return findings
 }
 
-var (
-	_ proxy.SearchTokens = (*searchTokens)(nil)
-	_ proxy.Searcher     = (*searchToken)(nil)
-)
+var _ proxy.SearchTokens = (*searchTokens)(nil)

@@ -201,6 +201,66 @@ func TestTokensThatAreNotMade(t *testing.T) {
 	}
 }
 
+// The limits of a token are changed while it is in use, also below what it has, and stay after a restart. What is not named stays, a
+// change that is refused changes nothing, and a token that is not valid has no limits to change.
+func TestTheLimitsOfATokenAreChanged(t *testing.T) {
+	t.Parallel()
+	c := behindProxy(t, "limits")
+	m := running(t, c)
+	m.awaitMembers(t, 1)
+	token := m.token(t, proxy.SearchToken{Name: "reading group", MaxSearches: 2})
+	searcher := m.tokens.Searcher(token.Token)
+	watch := func(query string, want error) {
+		t.Helper()
+		if _, err := searcher.Watch(t.Context(), query); !errors.Is(err, want) {
+			t.Errorf("search for %s: %v, want %v", query, err, want)
+		}
+	}
+	watch("solar", nil)
+	watch("wind", nil)
+	watch("tide", proxy.ErrQuota)
+	later, past := time.Now().Add(time.Hour).UTC().Truncate(time.Second), time.Now().Add(-time.Hour)
+	for _, step := range []struct {
+		q    proxy.SearchToken
+		want proxy.SearchToken
+		fail error
+	}{
+		{q: proxy.SearchToken{ID: "reading group", MaxSearches: 3}, want: proxy.SearchToken{MaxSearches: 3}},
+		{q: proxy.SearchToken{ID: token.ID, Expires: &later}, want: proxy.SearchToken{MaxSearches: 3, Expires: &later}},
+		{q: proxy.SearchToken{ID: token.ID, MaxSearches: maxTokenSearches + 1}, fail: proxy.ErrToken},
+		{q: proxy.SearchToken{ID: token.ID, MaxSearches: 9, Expires: &past}, fail: proxy.ErrToken},
+		{q: proxy.SearchToken{ID: "nobody", MaxSearches: 9}, fail: proxy.ErrNoToken},
+	} {
+		got, err := m.tokens.ChangeToken(t.Context(), step.q)
+		if !errors.Is(err, step.fail) || err != nil && !strings.Contains(err.Error(), step.q.ID) {
+			t.Errorf("%+v: %v", step.q, err)
+		}
+		if err == nil && (got.ID != token.ID || got.Searches != 2 || got.MaxSearches != step.want.MaxSearches || (got.Expires == nil) != (step.want.Expires == nil)) {
+			t.Errorf("%+v: %+v", step.q, got)
+		}
+	}
+	watch("tide", nil)
+	watch("rain", proxy.ErrQuota)
+	if _, err := m.tokens.ChangeToken(t.Context(), proxy.SearchToken{ID: token.ID, MaxSearches: 1}); err != nil {
+		t.Fatal(err)
+	}
+	watch("rain", proxy.ErrQuota)
+	watch("wind", nil) // it has this one
+	path := m.tokens.path
+	m.tokens.path = filepath.Join(c.Dir, "nowhere", tokensFile)
+	if got, err := m.tokens.ChangeToken(t.Context(), proxy.SearchToken{ID: token.ID, MaxSearches: 9}); err == nil {
+		t.Errorf("without a disk the token is changed: %+v", got)
+	}
+	m.tokens.path = path
+	m.stop(t)
+	c.Found = nil
+	m = running(t, c)
+	all, err := m.tokens.Tokens(t.Context())
+	if err != nil || len(all) != 1 || all[0].MaxSearches != 1 || all[0].Searches != 3 || all[0].Expires == nil || !all[0].Expires.Equal(later) {
+		t.Errorf("after a restart: %+v, %v", all, err)
+	}
+}
+
 // A token that is revoked, or has expired, opens nothing from that moment on, its searches end, and the node forgets it. The
 // searches of others go on. No search that is made meanwhile remains.
 func TestTokensEnd(t *testing.T) {

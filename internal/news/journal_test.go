@@ -224,8 +224,8 @@ func TestTheStateThatWasRecordedHasAName(t *testing.T) {
 	state("")
 	for _, step := range []struct {
 		checkpoint, want string
-		items      []string
-		part       bool
+		items            []string
+		part             bool
 	}{
 		{items: []string{"1"}},
 		{checkpoint: "a", want: "a", items: []string{"1"}},
