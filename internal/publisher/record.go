@@ -25,6 +25,9 @@ const (
 	// minFoldedLog bounds the log, in bytes, if the record is smaller than that. A larger log is read for longer at a start; a
 	// smaller one makes the record be rewritten more often.
 	minFoldedLog = 1 << 20
+	// logStep is how many bytes, of zeros, the log gets at a time for further lines. A sync of a file that has not grown takes
+	// less than half of the time.
+	logStep = 64 << 10
 	// maxEarlier bounds the envelopes that are kept before the last one. The network may lose so many, or lack
 	// them while another process signs, and gets them again. A node sends as many items at once (maxInFlight of
 	// internal/daemon).
@@ -88,8 +91,9 @@ type record struct {
 	file    fs.FileInfo    // of the record's file, when it was read or written; nil: it must be read
 	size    int64          // of the record's file
 	id      string         // of the log's lines; empty: the record has no log yet
-	log     fs.FileInfo    // of the log, when it was first read
-	logSize int64          // of the log, without a torn end
+	log     fs.FileInfo    // of the log, when it was last read
+	logSize int64          // of the lines of the log, without a torn one
+	room    int64          // zeros behind the lines, for further ones; 0 if there is something else
 	changes []recordChange // that are not on disk yet
 }
 
@@ -121,7 +125,7 @@ func (r *record) load() error {
 			return fmt.Errorf("%s was written by a newer version of tidings: use that one with this key", r.path)
 		}
 	}
-	r.feeds, r.id, r.log, r.logSize, r.size = stored.Feeds, stored.Log, nil, 0, int64(len(b))
+	r.feeds, r.id, r.log, r.logSize, r.room, r.size = stored.Feeds, stored.Log, nil, 0, 0, int64(len(b))
 	if err := r.replay(); err != nil {
 		return err
 	}
@@ -161,7 +165,12 @@ func (r *record) replay() error {
 	if err != nil {
 		return fmt.Errorf("publisher's record: %w", err)
 	}
+	r.room = 0
 	for {
+		if isZero(b) {
+			r.room = int64(len(b))
+			return nil
+		}
 		raw, rest, whole := bytes.Cut(b, []byte{'\n'})
 		if !whole {
 			return nil
@@ -182,6 +191,12 @@ func (r *record) replay() error {
 		}
 		r.logSize, b = r.logSize+int64(len(raw))+1, rest
 	}
+}
+
+// isZero reports whether bytes are zeros, of which a log has at most logStep.
+func isZero(b []byte) bool {
+	var zeros [logStep]byte
+	return len(b) <= len(zeros) && bytes.Equal(b, zeros[:len(b)])
 }
 
 // change changes the record in memory; save makes that durable.
@@ -251,19 +266,24 @@ func (r *record) append(changes []recordChange) error {
 	if err != nil {
 		return err
 	}
-	if r.log.Size() != r.logSize {
-		err = f.Truncate(r.logSize)
-	}
-	if err == nil {
-		_, err = f.WriteAt(line, r.logSize)
-	}
-	if err == nil {
-		err = f.Sync()
+	room := r.room - int64(len(line))
+	if room >= 0 {
+		if _, err = f.WriteAt(line, r.logSize); err == nil {
+			err = store.SyncData(f)
+		}
+	} else {
+		room = logStep
+		if err = f.Truncate(r.logSize); err == nil {
+			_, err = f.WriteAt(append(bytes.Clone(line), make([]byte, room)...), r.logSize)
+		}
+		if err == nil {
+			err = f.Sync()
+		}
 	}
 	if err != nil {
 		return errors.Join(err, f.Truncate(r.logSize), f.Close()) // nobody has seen the line
 	}
-	r.logSize += int64(len(line))
+	r.logSize, r.room = r.logSize+int64(len(line)), room
 	if r.log, err = f.Stat(); err != nil {
 		r.file = nil
 	}
@@ -294,6 +314,6 @@ func (r *record) fold() error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	r.id, r.logSize, r.size = stored.Log, 0, int64(len(b))+1
+	r.id, r.logSize, r.room, r.size = stored.Log, 0, 0, int64(len(b))+1
 	return nil
 }

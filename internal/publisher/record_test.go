@@ -68,22 +68,49 @@ func TestLogIsFolded(t *testing.T) {
 	}
 }
 
+// The log grows in steps, so that most lines need only a sync of their bytes. Processes that take turns write into the same room.
+func TestTheLogGrowsInSteps(t *testing.T) {
+	path := newKey(t)
+	a := opened(t, path)
+	b := opened(t, path)
+	log := path + recordSuffix + logSuffix
+	signed(t, a, Head{}, "first")
+	sizes := map[int64]bool{}
+	const lines = 60
+	for i := range lines {
+		p := signed(t, []*Signer{a, b}[i%2], Head{}, fmt.Sprint(i, strings.Repeat("x", 2_000)))
+		if p.Seq != uint64(i+2) {
+			t.Fatalf("number %d after %d lines", p.Seq, i)
+		}
+		sizes[size(t, log)] = true
+	}
+	if len(sizes) < 2 || len(sizes) > lines/10 {
+		t.Errorf("the log had %d sizes", len(sizes))
+	}
+}
+
 // A crash at any byte of a line leaves the record as it was before the line, and the next line takes its place.
 func TestTornLineIsIgnored(t *testing.T) {
 	path := newKey(t)
 	log := path + recordSuffix + logSuffix
 	a := opened(t, path)
 	signed(t, a, Head{}, "one")
-	two := signed(t, a, Head{}, "two")
-	whole := size(t, log)
-	signed(t, a, Head{}, "three")
-	b, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
+	lines := func() []byte { // of the log, without its zeros
+		t.Helper()
+		b, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b[:bytes.LastIndexByte(b, '\n')+1]
 	}
+	two := signed(t, a, Head{}, "two")
+	whole := len(lines())
+	signed(t, a, Head{}, "three")
+	b := lines()
 	torn := map[string][]byte{"zeros": append(bytes.Clone(b[:whole]), make([]byte, 100)...), "zeros and the end of a line": append(bytes.Clone(b[:whole]), "\x00\x00\n"...)}
-	for cut := whole; cut < int64(len(b)); cut += 97 {
+	for cut := whole; cut < len(b); cut += 97 {
 		torn[fmt.Sprintf("%d bytes", cut-whole)] = b[:cut]
+		torn[fmt.Sprintf("%d bytes, then zeros", cut-whole)] = append(bytes.Clone(b[:cut]), make([]byte, logStep)...)
 	}
 	for name, b := range torn {
 		if err := os.WriteFile(log, b, 0o600); err != nil {
@@ -98,6 +125,12 @@ func TestTornLineIsIgnored(t *testing.T) {
 		}
 		if e := opened(t, path).record.feeds[url]; e.Seq != 3 {
 			t.Errorf("%s: the next process reads %d", name, e.Seq)
+		}
+		for range 3 { // into the room for further lines
+			signed(t, a, Head{}, "more")
+		}
+		if e := opened(t, path).record.feeds[url]; e.Seq != 6 {
+			t.Errorf("%s: the next process reads %d after more lines", name, e.Seq)
 		}
 	}
 }

@@ -109,7 +109,7 @@ func (l *commitLog) add(changes []change) error {
 	if _, err := l.file.WriteAt(frame, l.end); err != nil {
 		return err
 	}
-	if err := syncData(l.file); err != nil {
+	if err := SyncData(l.file); err != nil {
 		return err
 	}
 	l.number++

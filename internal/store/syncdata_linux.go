@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// syncData makes the bytes of a file durable that has not grown. It does not wait for the time of its last change.
-func syncData(f *os.File) error {
+// SyncData makes the bytes of a file durable that has not grown. It does not wait for the time of its last change.
+func SyncData(f *os.File) error {
 	for {
 		if err := syscall.Fdatasync(int(f.Fd())); err != syscall.EINTR {
 			return os.NewSyscallError("fdatasync", err)

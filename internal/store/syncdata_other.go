@@ -4,5 +4,5 @@ package store
 
 import "os"
 
-// syncData makes the bytes of a file durable that has not grown.
-func syncData(f *os.File) error { return f.Sync() }
+// SyncData makes the bytes of a file durable that has not grown.
+func SyncData(f *os.File) error { return f.Sync() }
