@@ -190,6 +190,9 @@ func (su *subscriptions) Subscriptions() (subscriptions []Subscription) {
 	return subscriptions
 }
 
+// CountSubscriptions returns how many subscriptions there are.
+func (su *subscriptions) CountSubscriptions() int { return su.count }
+
 // Subscription returns the subscription of a key; ok is false if there is none.
 func (su *subscriptions) Subscription(key overlay.ID) (Subscription, bool) {
 	if c := su.feeds[key]; c != nil && c.subscribed {

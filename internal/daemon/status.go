@@ -118,7 +118,7 @@ func (st *status) addNodeState(s *Snapshot) {
 	s.EntryPoints = o.EntryPoints()
 	s.Firehose = st.node.Firehose.Stats()
 	s.Hosting = st.node.Tiers.State()
-	s.CutOff, s.Feeds, s.Hubs = cutOff(st.node), st.node.Feeds.Stats().Subscriptions, st.node.Corona.HubSubscriptions()
+	s.CutOff, s.Feeds, s.Hubs = cutOff(st.node), st.node.Feeds.CountSubscriptions(), st.node.Corona.HubSubscriptions()
 	s.Size = s.Overlay.EstimatedN
 	s.Depth, s.Leaf, s.Hosts = o.Leaf().Depth(), contactIDs(o.Leaf().Members()), contactIDs(o.Hosts())
 	s.Slots = o.Slots()

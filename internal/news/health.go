@@ -42,7 +42,8 @@ type HealthChange struct {
 	Since time.Time `json:"since,omitzero"` // when a source began to fail
 }
 
-// A healthRecord is what the journal knows of the health of a source.
+// A healthRecord is what the journal knows of the health of a source. A source with the zero record has none in the store, as most
+// have: it can be read, has not moved, and has no publisher.
 type healthRecord struct {
 	FailingSince time.Time `json:"failing_since,omitzero"`
 	Told         string    `json:"told,omitempty"` // HealthFailing or HealthGone, if an event has said so last
@@ -61,10 +62,13 @@ func (j *Journal) RecordHealth(s Source, h Health) (events int, err error) {
 		return 0, fmt.Errorf("journal of news, health of %s: %w", s.name(), err)
 	}
 	var known healthRecord
-	first := b == nil || err != nil || json.Unmarshal(b, &known) != nil
+	damaged := err != nil || b != nil && json.Unmarshal(b, &known) != nil
+	if damaged { // it is made anew
+		known = healthRecord{}
+	}
 	now := j.clock()
-	next, changes := h.since(known, first, now)
-	if !first && next == known {
+	next, changes := h.since(known, now)
+	if next == known && !damaged {
 		return 0, nil
 	}
 	var added []encodedEvent
@@ -79,7 +83,7 @@ func (j *Journal) RecordHealth(s Source, h Health) (events int, err error) {
 }
 
 // since returns what is to be known of a health from now on, and what has changed since it was known.
-func (h Health) since(known healthRecord, first bool, now time.Time) (next healthRecord, changes []HealthChange) {
+func (h Health) since(known healthRecord, now time.Time) (next healthRecord, changes []HealthChange) {
 	next = known
 	tell := func(kind, text string, since time.Time) {
 		changes = append(changes, HealthChange{Kind: kind, Text: text, Do: h.Do, Since: since})
@@ -112,7 +116,7 @@ func (h Health) since(known healthRecord, first bool, now time.Time) (next healt
 		next.Key = h.Key
 	}
 	next.Doubt = h.Doubt
-	if !first && known.Key != "" && next.Key != known.Key || h.Doubt != "" && h.Doubt != known.Doubt {
+	if known.Key != "" && next.Key != known.Key || h.Doubt != "" && h.Doubt != known.Doubt {
 		tell(HealthKey, h.KeyText, time.Time{})
 	}
 	return next, changes

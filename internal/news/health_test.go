@@ -56,6 +56,26 @@ func TestEachChangeOfHealthIsOneEvent(t *testing.T) {
 	}
 }
 
+// A source of which there is nothing to know needs no write of the disk, because a node looks at all of its sources.
+func TestGoodHealthIsNotStored(t *testing.T) {
+	d := openDesk(t)
+	before := d.disk.Stats()
+	for _, h := range []Health{{}, {Do: "wait"}, {KeyText: "nothing was changed"}} {
+		if _, err := d.RecordHealth(ferries, h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := d.disk.Stats(); after != before {
+		t.Errorf("%+v, before %+v", after, before)
+	}
+	if _, err := d.RecordHealth(ferries, Health{Key: "A"}); err != nil {
+		t.Fatal(err)
+	}
+	if after := d.disk.Stats(); after == before {
+		t.Errorf("a key is not stored: %+v", after)
+	}
+}
+
 // A source that is followed again begins anew.
 func TestForgottenHealth(t *testing.T) {
 	d := openDesk(t)
