@@ -88,7 +88,9 @@ func (es *entries) encodeParts(c *channel, d difference.Delta) (parts []differen
 				return nil, nil, err
 			}
 		}
-		es.keep(c.key, owner.HashOf(body), read)
+		if es.signedForFeed(c.key, read) {
+			es.keep(c.key, owner.HashOf(body), read)
+		}
 		parts, bodies = append(parts, part), append(bodies, body)
 	}
 	return parts, bodies, nil
@@ -131,9 +133,18 @@ type decodedEntry struct {
 	sightings  []*difference.Sighting // those of the delta that have been verified
 }
 
-// size returns the bytes of what was read.
+// changeSize is what a change takes in memory beside its text, in bytes, and about what a former key of a pin takes.
+const changeSize = 256
+
+// size returns the bytes of memory that what was read takes, about.
 func (d *decodedEntry) size() int {
-	n := len(d.Page)
+	n := len(d.Page) + (len(d.Withdrawn)+len(d.Standing))*len(feed.ID{}) + len(d.Changes)*changeSize
+	if d.Pin != nil {
+		n += len(d.Pin.Former) * changeSize
+		for _, w := range d.Pin.Witnesses {
+			n += len(w)
+		}
+	}
 	if d.Head != nil {
 		n += len(d.Head.Raw)
 	}
@@ -200,9 +211,9 @@ func (es *entries) rereader(c *channel) decoder {
 	}}
 }
 
-// keep keeps the content of an entry, which has been verified, for those who want it next.
+// keep keeps the content of an entry, which has been verified and signed for its feed, for those who want it next.
 func (es *entries) keep(key overlay.ID, body owner.Hash, d difference.Delta) {
-	if c := es.feeds[key]; c != nil && c.subscribed && es.signedForFeed(key, d) {
+	if c := es.feeds[key]; c != nil && c.subscribed {
 		es.recent.add(key, body, d, es.clock.Now())
 	}
 }
@@ -246,7 +257,7 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 			}
 		}, func() {
 			for i, e := range entries[:len(got)] {
-				if read.verifies && !got[i].unreadable && es.clock.Now().Sub(e.Time) < recentTime {
+				if read.verifies && !got[i].unreadable && es.clock.Now().Sub(e.Time).Abs() < recentTime {
 					es.keep(e.Key, e.Body, got[i].Delta)
 				}
 				if got[i].unreadable {

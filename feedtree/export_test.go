@@ -25,3 +25,6 @@ func (f *FeedTree) DecodedAtOnce(log []*owner.Entry, step func(bytes int)) {
 	}
 	walk(log)
 }
+
+// RecentlyRead returns how many entries this node keeps decoded.
+func (f *FeedTree) RecentlyRead() int { return len(f.entries.recent.byKey) }

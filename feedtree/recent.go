@@ -32,7 +32,7 @@ type recentKey struct {
 	body owner.Hash
 }
 
-// Limits of recentEntries. What exceeds them is decoded again.
+// Limits of recentEntries: what a busy node reads in some seconds, in which it records the news. What exceeds them is decoded again.
 const (
 	maxRecentEntries = 2048
 	maxRecentBytes   = 4 << 20

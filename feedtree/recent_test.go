@@ -41,19 +41,20 @@ func TestRecentEntriesAreBounded(t *testing.T) {
 	if got := r.first([]*owner.Entry{entry(a, 10)}, false); len(got) != 1 || got[0].Sightings != nil {
 		t.Errorf("%+v", got)
 	}
-	r.add(a, entry(a, 11).Body, delta(maxRecentBytes/4+1), now)
+	r.add(a, entry(a, 11).Body, delta(maxRecentBytes/4-changeSize+1), now)
+	r.add(a, entry(a, 12).Body, difference.Delta{Withdrawn: make([]feed.ID, maxRecentBytes/100)}, now)
 	r.add(a, entry(a, 0).Body, delta(9), now)
-	if len(r.byAge) != 4 || r.size != 1+2+3+4 {
+	if len(r.byAge) != 4 || r.size != 1+2+3+4+4*changeSize {
 		t.Errorf("%d entries of %d bytes", len(r.byAge), r.size)
 	}
 	for n := range maxRecentEntries {
-		r.add(b, entry(b, n).Body, delta(0), now.Add(time.Second))
+		r.add(b, entry(b, n).Body, difference.Delta{}, now.Add(time.Second))
 	}
 	if len(r.byAge) != maxRecentEntries || len(r.byKey) != maxRecentEntries || r.first([]*owner.Entry{entry(a, 2)}, true) != nil {
 		t.Errorf("%d entries", len(r.byAge))
 	}
 	for n := range 9 {
-		r.add(a, entry(a, n).Body, delta(maxRecentBytes/4), now.Add(2*time.Second))
+		r.add(a, entry(a, n).Body, delta(maxRecentBytes/4-changeSize), now.Add(2*time.Second))
 	}
 	if r.size > maxRecentBytes || len(r.byAge) != 4 {
 		t.Errorf("%d entries of %d bytes", len(r.byAge), r.size)

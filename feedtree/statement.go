@@ -33,7 +33,7 @@ func newStatements(m *common, repairer *repairer) *statements {
 // stated is what statements keeps of a feed.
 type stated struct {
 	listening env.Moment      // since when this node follows the feed, in this life
-	publisher *publisherState // nil: the feed's publisher has said nothing, as most feeds have none
+	publisher *publisherState // nil: nothing is known of it, as most feeds have none
 }
 
 // publisherState returns what is known from the publisher.

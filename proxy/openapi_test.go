@@ -117,7 +117,7 @@ func TestOpenAPIDescribesAllRoutes(t *testing.T) {
 		{"GET", "candidates?least=1", ""}, {"POST", "candidates/dismiss", `{"url":"https://blog0.example/feed"}`},
 		{"POST", "unsubscribe", `{"url":"` + rssURL + `"}`},
 		{"POST", "tokens", `{"name":"n","max_searches":5,"expires":"2100-01-01T00:00:00Z"}`}, {"GET", "tokens", ""},
-		{"POST", "tokens/change", `{"id":"n","max_searches":7}`},
+		{"POST", "tokens/change", `{"id":"n","max_searches":7,"expires":"2100-01-01T00:00:00Z"}`},
 	}
 	var called, served, described []string
 	for _, c := range calls {
@@ -151,6 +151,12 @@ func TestOpenAPIDescribesAllRoutes(t *testing.T) {
 			t.Errorf("%s %s: %d %s", c.method, c.name, r.StatusCode, answer)
 		}
 		checkAPI(t, c.method, c.name, c.text, r.StatusCode, answer)
+	}
+	for _, text := range []string{`{"id":"n"}`, `{"id":"n","never_expires":false}`, `{"id":"n","max_searches":7,"name":"another"}`} {
+		var answer any
+		if status := b.call("POST", "tokens/change", text, &answer); status != http.StatusBadRequest {
+			t.Errorf("tokens/change %s: %d %v", text, status, answer)
+		}
 	}
 	called = append(called, "POST tokens/revoke")
 	var revoked any

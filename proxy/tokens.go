@@ -14,10 +14,9 @@ type SearchTokens interface {
 	// CreateToken makes a token with a name, a number of searches and a time at which it expires, each of which may be zero.
 	// It returns the token with its text when it is durable. The error is ErrToken or ErrFull.
 	CreateToken(ctx context.Context, t SearchToken) (SearchToken, error)
-	// ChangeToken gives the token whose id or name is t.ID another number of searches, another time at which it expires, or
-	// both; what is zero stays. Searches beyond a smaller number stay, too. It returns the token when that is durable. The
-	// error is ErrNoToken or ErrToken.
-	ChangeToken(ctx context.Context, t SearchToken) (SearchToken, error)
+	// ChangeToken changes the limits of a token. If the token has more searches than it may have from then on, it keeps them. It
+	// returns the token when that is durable. The error is ErrNoToken or ErrToken.
+	ChangeToken(ctx context.Context, l TokenLimits) (SearchToken, error)
 	// RevokeToken ends the token with an id or a name, and its searches, and returns when that is durable. Searches in the
 	// answer says how many have ended. The error is ErrNoToken if there is none.
 	RevokeToken(ctx context.Context, name string) (SearchToken, error)
@@ -54,6 +53,14 @@ type SearchToken struct {
 	Token string `json:"token,omitempty"`
 }
 
+// TokenLimits is the request of tokens/change.
+type TokenLimits struct {
+	ID           string     `json:"id"`                     // or its name
+	MaxSearches  *int       `json:"max_searches,omitempty"` // nil: as before
+	Expires      *time.Time `json:"expires,omitempty"`      // nil: as before, unless NeverExpires is true
+	NeverExpires bool       `json:"never_expires,omitempty"`
+}
+
 // TokensResponse is the answer of tokens, tokens/change and tokens/revoke. The latter two, and tokens with POST, list the token
 // that they were about.
 type TokensResponse struct {
@@ -67,7 +74,7 @@ type TokenCounts struct {
 }
 
 var (
-	// ErrToken is the error for a token that cannot be made, or not be changed so.
+	// ErrToken is the error for a token that cannot be made, or cannot be changed in this way.
 	ErrToken = errors.New("token not accepted")
 	// ErrNoToken is the error for a token that does not exist, or is not valid any more.
 	ErrNoToken = errors.New("there is no such token")
@@ -92,12 +99,12 @@ func (s *Server) apiTokens(w http.ResponseWriter, r *http.Request) (any, error) 
 
 // apiChangeToken changes the limits of a token.
 func (s *Server) apiChangeToken(w http.ResponseWriter, r *http.Request) (any, error) {
-	q, err := decodeStrictly[SearchToken](w, r, maxRequest)
+	q, err := decodeStrictly[TokenLimits](w, r, maxRequest)
 	if err != nil {
 		return nil, err
 	}
-	if q.MaxSearches == 0 && q.Expires == nil {
-		return nil, refuse(http.StatusBadRequest, "say what is to change of the token: max_searches, or expires, or both")
+	if q.MaxSearches == nil && q.Expires == nil && !q.NeverExpires {
+		return nil, refuse(http.StatusBadRequest, "nothing to change: give max_searches, expires or never_expires")
 	}
 	q.ID = strings.TrimSpace(q.ID)
 	changed, err := s.config.Tokens.ChangeToken(r.Context(), q)

@@ -24,13 +24,18 @@ func (m *memoryTokens) CreateToken(_ context.Context, q SearchToken) (SearchToke
 	return made, nil
 }
 
-func (m *memoryTokens) ChangeToken(_ context.Context, q SearchToken) (SearchToken, error) {
+func (m *memoryTokens) ChangeToken(_ context.Context, q TokenLimits) (SearchToken, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.token == nil || q.ID != m.token.ID && q.ID != m.token.Name {
 		return SearchToken{}, ErrNoToken
 	}
-	m.token.MaxSearches = q.MaxSearches
+	if q.MaxSearches != nil {
+		m.token.MaxSearches = *q.MaxSearches
+	}
+	if q.Expires != nil || q.NeverExpires {
+		m.token.Expires = q.Expires
+	}
 	return *m.token, nil
 }
 

@@ -110,25 +110,39 @@ func (c *tokenListCommand) Run(ctx context.Context, s streams) error {
 	return err
 }
 
+// A newExpiry is a lifetime, or "never".
+type newExpiry struct {
+	lifetime
+	never bool
+}
+
+// UnmarshalText is called by kong.
+func (e *newExpiry) UnmarshalText(text []byte) error {
+	if e.never = string(text) == "never"; e.never {
+		return nil
+	}
+	return e.lifetime.UnmarshalText(text)
+}
+
 // A tokenChangeCommand is "tidings token change".
 type tokenChangeCommand struct {
 	client   `embed:""`
-	Searches int      `placeholder:"N" help:"Most searches that it may have from now on. Those that it has beyond that stay."`
-	Expires  lifetime `placeholder:"TIME" help:"Time from now after which it and its searches end, such as 90d or 12h."`
-	Tokens   []string `arg:"" name:"token" help:"Ids or names of tokens, as \"tidings token list\" shows them."`
+	Searches *int      `placeholder:"N" help:"Most searches that it may have from now on. If it has more, it keeps them."`
+	Expires  newExpiry `placeholder:"TIME" help:"Time from now after which it and its searches end, such as 90d or 12h, or never."`
+	Tokens   []string  `arg:"" name:"token" help:"Ids or names of tokens, as \"tidings token list\" shows them."`
 }
 
 // Run changes tokens.
 func (c *tokenChangeCommand) Run(ctx context.Context, s streams) error {
 	switch {
-	case c.Searches < 0:
-		return usagef("--searches %d: give a positive number", c.Searches)
-	case c.Searches == 0 && c.Expires == 0:
+	case c.Searches != nil && *c.Searches < 1:
+		return usagef("--searches %d: give a positive number, or revoke the token", *c.Searches)
+	case c.Searches == nil && c.Expires == (newExpiry{}):
 		return usagef("give --searches, or --expires, or both")
 	}
 	now := time.Now()
 	return forEachAddress("change", c.Tokens, oneLine, func(name string) error {
-		answer, err := call[proxy.TokensResponse](ctx, c.client, "tokens/change", proxy.SearchToken{ID: name, MaxSearches: c.Searches, Expires: c.Expires.from(now)})
+		answer, err := call[proxy.TokensResponse](ctx, c.client, "tokens/change", proxy.TokenLimits{ID: name, MaxSearches: c.Searches, Expires: c.Expires.from(now), NeverExpires: c.Expires.never})
 		if err != nil {
 			return err
 		}

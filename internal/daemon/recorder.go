@@ -62,8 +62,8 @@ const (
 	// maxMarkedItems bounds the items in recorder.feeds. A feed with further ones is recorded as a whole, and they count as
 	// found by other nodes.
 	maxMarkedItems = 10_000
-	// maxPartItems, or as many items as the feed has if those are more, and maxPartTime bound what is recorded of a feed in
-	// parts. Then all of it is recorded again, because only a whole document shows which items have left it.
+	// maxPartItems, or as many items as the feed had when this life of the node recorded all of it if those are more, and
+	// maxPartTime bound what is recorded of a feed in parts. Then all of it is recorded again, because only a whole document shows which items have left it.
 	maxPartItems = 1_000
 	maxPartTime  = 24 * time.Hour
 	// recordPause is the least time between two records. Items that come in a burst are recorded together, each for a
@@ -309,7 +309,7 @@ func (r *recorder) recordsAll(url string, marked *markedFeed) bool {
 	r.mu.Lock()
 	since, known := r.whole[url]
 	r.mu.Unlock()
-	return marked.all || !known || since.items+len(marked.changed) > max(maxPartItems, since.had) || time.Since(since.at) > maxPartTime
+	return marked.all || !known || since.items+len(marked.changed) > max(maxPartItems, since.length) || time.Since(since.at) > maxPartTime
 }
 
 // recordDocument records all of a feed, or a part with a number of items. As long as older items are on their way, the next
@@ -323,7 +323,7 @@ func (r *recorder) recordDocument(url string, doc news.Document, items int) erro
 	defer r.mu.Unlock()
 	since := r.whole[url]
 	if !doc.Part {
-		since = wholeRecord{at: time.Now(), had: len(doc.Entries)}
+		since = wholeRecord{at: time.Now(), length: len(doc.Entries)}
 	}
 	since.items += items
 	r.whole[url] = since

@@ -303,8 +303,8 @@ func TestAllOfAFeedIsRecordedFromTimeToTime(t *testing.T) {
 	}{
 		{since: wholeRecord{at: time.Now()}, more: maxPartItems},
 		{since: wholeRecord{at: time.Now()}, more: maxPartItems + 1, want: true},
-		{since: wholeRecord{at: time.Now(), had: 5 * maxPartItems, items: 5*maxPartItems - 1}, more: 1},
-		{since: wholeRecord{at: time.Now(), had: 5 * maxPartItems, items: 5 * maxPartItems}, more: 1, want: true},
+		{since: wholeRecord{at: time.Now(), length: 5 * maxPartItems, items: 5*maxPartItems - 1}, more: 1},
+		{since: wholeRecord{at: time.Now(), length: 5 * maxPartItems, items: 5 * maxPartItems}, more: 1, want: true},
 		{since: wholeRecord{at: time.Now().Add(-maxPartTime - time.Second)}, more: 1, want: true},
 	} {
 		r := &recorder{whole: map[string]wholeRecord{url: c.since}}
@@ -377,7 +377,7 @@ func TestAFeedIsRecordedAgainIfItsLogHasGrown(t *testing.T) {
 // missing for a while after a start, or for good. Then the feed is recorded again.
 func TestAResumedFeedIsShownWhenItsLogIs(t *testing.T) {
 	const url = "https://ferry.example/news.xml"
-	r := &recorder{wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), whole: map[string]wholeRecord{url: {items: 7, checkpoint: owner.Hash{1}}}}
+	r := &recorder{wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), whole: map[string]wholeRecord{url: {items: 7, awaited: owner.Hash{1}}}}
 	for _, step := range []struct {
 		log                     readableLog
 		caughtUp, marked, known bool
@@ -386,13 +386,16 @@ func TestAResumedFeedIsShownWhenItsLogIs(t *testing.T) {
 		{log: readableLog{lacks: true}, marked: true},
 		{log: readableLog{shows: true}, caughtUp: true, known: true},
 	} {
-		if got := r.caughtUp(url, r.whole[url], step.log); got != step.caughtUp {
+		if got := r.catchUp(url, step.log); got != step.caughtUp {
 			t.Errorf("%+v: caught up: %v", step.log, got)
 		}
 		if feeds, _ := r.take(); (feeds[url] != nil) != step.marked {
 			t.Errorf("%+v: marked %v", step.log, feeds)
 		}
-		if since := r.whole[url]; since.items != 7 || (since.checkpoint == owner.Hash{}) != step.known {
+		if r.catchUp("https://ended.example/", step.log) || len(r.whole) != 1 {
+			t.Errorf("%+v: a feed that has ended: %v", step.log, r.whole)
+		}
+		if since := r.whole[url]; since.items != 7 || (since.awaited == owner.Hash{}) != step.known {
 			t.Errorf("%+v: %+v", step.log, since)
 		}
 	}

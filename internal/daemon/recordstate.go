@@ -15,12 +15,12 @@ import (
 
 // A wholeRecord says when all of a complete feed was recorded, how many items it had, and how many were recorded since.
 type wholeRecord struct {
-	at    time.Time
-	had   int // 0 after a start
-	items int
-	// checkpoint is the last entry of the log that the journal has, after a start, until this node knows that readers see it. An
-	// owner has to hear again that the last entry of its log is committed, and it may be cut off.
-	checkpoint owner.Hash
+	at     time.Time
+	length int // 0 after a start
+	items  int
+	// awaited is the last entry of the log that the journal has, after a start, until this node knows that readers see it. An owner
+	// has to hear again that the last entry of its log is committed, and that entry may be cut off.
+	awaited owner.Hash
 }
 
 // checkpoint names the state of a feed whose log ends with an entry, and says when all of it was recorded.
@@ -36,7 +36,7 @@ func (r *recorder) resume(s feedtree.Subscription) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.whole[s.URL] = wholeRecord{at: time.Unix(int64(binary.BigEndian.Uint64(recorded[len(s.Logged):])), 0), checkpoint: s.Logged}
+	r.whole[s.URL] = wholeRecord{at: time.Unix(int64(binary.BigEndian.Uint64(recorded[len(s.Logged):])), 0), awaited: s.Logged}
 	return true
 }
 
@@ -63,17 +63,17 @@ func (r *recorder) shows(ctx context.Context, e *news.Event) (bool, error) {
 	r.mu.Lock()
 	since, current := r.whole[e.URL]
 	r.mu.Unlock()
-	if e.URL != "" && since.checkpoint != (owner.Hash{}) {
+	if e.URL != "" && since.awaited != (owner.Hash{}) {
 		log, err := ask(ctx, r, func(answer func(readableLog)) {
 			key := r.key(e.URL)
 			owners := r.node.NodeOf(key).Owners
-			shows := slices.ContainsFunc(owners.Visible(key), func(entry *owner.Entry) bool { return entry.Hash == since.checkpoint })
-			answer(readableLog{shows, !owners.Has(key, since.checkpoint)})
+			shows := slices.ContainsFunc(owners.Visible(key), func(entry *owner.Entry) bool { return entry.Hash == since.awaited })
+			answer(readableLog{shows, !owners.Has(key, since.awaited)})
 		})
 		if err != nil {
 			return false, err
 		}
-		current = r.caughtUp(e.URL, since, log)
+		current = r.catchUp(e.URL, log)
 	}
 	if !current && e.URL != "" {
 		return false, nil
@@ -84,18 +84,19 @@ func (r *recorder) shows(ctx context.Context, e *news.Event) (bool, error) {
 // A readableLog says how far readers see the log of a feed: whether they see an entry, and whether the log lacks it.
 type readableLog struct{ shows, lacks bool }
 
-// caughtUp reports whether readers see all that the journal has of a feed that was not read since the start. A feed whose log
-// lacks some of it is recorded as a whole.
-func (r *recorder) caughtUp(url string, since wholeRecord, log readableLog) bool {
-	if log.lacks {
-		r.mark(url)
-	}
-	if log.shows {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		since = r.whole[url]
-		since.checkpoint = owner.Hash{}
+// catchUp notes how far readers see the log of a feed that was not read since the start, and reports whether they see all that the
+// journal has of it. A feed whose log lacks some of that is recorded as a whole.
+func (r *recorder) catchUp(url string, log readableLog) bool {
+	r.mu.Lock()
+	since, known := r.whole[url]
+	marked := r.feeds[url] != nil && r.feeds[url].all
+	if known && log.shows {
+		since.awaited = owner.Hash{}
 		r.whole[url] = since
 	}
-	return log.shows
+	r.mu.Unlock()
+	if known && log.lacks && !marked {
+		r.mark(url)
+	}
+	return known && log.shows
 }

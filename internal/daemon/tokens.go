@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"tidings/cobra"
 	"tidings/internal/locale"
 	"tidings/internal/store"
 	"tidings/proxy"
@@ -223,36 +224,52 @@ func (t *searchTokens) CreateToken(ctx context.Context, q proxy.SearchToken) (pr
 const noSuchToken = "there is no token with this id or name; tidings token list shows all"
 
 // ChangeToken changes the limits of a token; see proxy.SearchTokens.
-func (t *searchTokens) ChangeToken(ctx context.Context, q proxy.SearchToken) (proxy.SearchToken, error) {
-	record, err := t.change(q)
-	if err != nil {
-		return proxy.SearchToken{}, fmt.Errorf("change the token %s: %w", q.ID, err)
+func (t *searchTokens) ChangeToken(ctx context.Context, q proxy.TokenLimits) (proxy.SearchToken, error) {
+	t.mu.Lock()
+	token := t.find(q.ID)
+	t.mu.Unlock()
+	var owned []cobra.SubscriptionID
+	err := error(kindError{proxy.ErrNoToken, errors.New(noSuchToken)})
+	if token != nil {
+		owned, err = t.watches.owned(ctx, ownerOf(token.ID)) // first, as nothing may fail after the change
 	}
-	searches, err := t.watches.owned(ctx, ownerOf(record.ID))
-	return record.shown(len(searches)), err
+	var record tokenRecord
+	if err == nil {
+		record, err = t.change(token, q)
+	}
+	if err != nil {
+		return proxy.SearchToken{}, fmt.Errorf("change the token %q: %w", q.ID, err)
+	}
+	return record.shown(len(owned)), nil
 }
 
-// change changes what q names of a token, durably.
-func (t *searchTokens) change(q proxy.SearchToken) (tokenRecord, error) {
-	now := t.now()
+// change changes the limits of a token, durably. All else of it stays as it is, and is read without the mutex.
+func (t *searchTokens) change(token *searchToken, q proxy.TokenLimits) (tokenRecord, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	token := t.find(q.ID)
-	if token == nil || !token.isValid(now) {
+	now := t.now()
+	if t.byID[token.ID] != token || !token.isValid(now) {
 		return tokenRecord{}, kindError{proxy.ErrNoToken, errors.New(noSuchToken)}
 	}
 	before := token.tokenRecord
 	next := before
-	next.Searches = cmp.Or(q.MaxSearches, before.Searches)
-	if q.Expires != nil {
+	if q.MaxSearches != nil {
+		next.Searches = *q.MaxSearches
+	}
+	switch {
+	case q.NeverExpires && q.Expires != nil:
+		return tokenRecord{}, kindError{proxy.ErrToken, errors.New("it cannot expire at a time and never; give one of them")}
+	case q.NeverExpires:
+		next.Expires = time.Time{}
+	case q.Expires != nil:
 		next.Expires = q.Expires.UTC()
 	}
 	if err := next.checkLimits(now); err != nil {
 		return tokenRecord{}, kindError{proxy.ErrToken, err}
 	}
-	token.tokenRecord = next
+	token.tokenRecord.Searches, token.Expires = next.Searches, next.Expires
 	if err := t.save(); err != nil {
-		token.tokenRecord = before
+		token.tokenRecord.Searches, token.Expires = before.Searches, before.Expires
 		return tokenRecord{}, err
 	}
 	return next, nil
@@ -277,7 +294,7 @@ func (t *searchTokens) RevokeToken(ctx context.Context, name string) (proxy.Sear
 	token := t.find(name)
 	t.mu.Unlock()
 	if token != nil {
-		ended, err := t.end(ctx, token)
+		ended, err := t.end(ctx, token, false)
 		return token.record().shown(ended), err
 	}
 	// The file of tokens may have been lost, and its searches go on.
@@ -288,9 +305,14 @@ func (t *searchTokens) RevokeToken(ctx context.Context, name string) (proxy.Sear
 	return proxy.SearchToken{ID: name, Searches: ended}, err
 }
 
-// end revokes a token, ends its searches, and forgets it. A node that stops meanwhile goes on at its next start.
-func (t *searchTokens) end(ctx context.Context, token *searchToken) (ended int, err error) {
+// end revokes a token, ends its searches, and forgets it. A node that stops meanwhile goes on at its next start. If overOnly is true,
+// end does nothing to a token that is valid.
+func (t *searchTokens) end(ctx context.Context, token *searchToken, overOnly bool) (ended int, err error) {
 	t.mu.Lock()
+	if overOnly && token.isValid(t.now()) { // it has just got more time
+		t.mu.Unlock()
+		return 0, nil
+	}
 	if !token.Revoked {
 		token.Revoked = true
 		if err = t.save(); err == nil {
@@ -394,7 +416,7 @@ func (t *searchTokens) sweep(ctx context.Context) error {
 	}
 	t.mu.Unlock()
 	for _, token := range over {
-		ended, err := t.end(ctx, token)
+		ended, err := t.end(ctx, token, true)
 		if err != nil {
 			return err
 		}

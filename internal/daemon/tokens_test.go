@@ -220,43 +220,59 @@ func TestTheLimitsOfATokenAreChanged(t *testing.T) {
 	watch("wind", nil)
 	watch("tide", proxy.ErrQuota)
 	later, past := time.Now().Add(time.Hour).UTC().Truncate(time.Second), time.Now().Add(-time.Hour)
+	soon := time.Now().Add(100 * time.Millisecond)
+	over := m.token(t, proxy.SearchToken{Name: "over", Expires: &soon})
+	within(t, awaitTimeout, "the token has expired", func() error {
+		if m.tokens.Searcher(over.Token) != nil {
+			return errors.New("it is valid")
+		}
+		return nil
+	})
 	for _, step := range []struct {
-		q    proxy.SearchToken
-		want proxy.SearchToken
-		fail error
+		q       proxy.TokenLimits
+		most    int // searches after it
+		expires *time.Time
+		fail    error
 	}{
-		{q: proxy.SearchToken{ID: "reading group", MaxSearches: 3}, want: proxy.SearchToken{MaxSearches: 3}},
-		{q: proxy.SearchToken{ID: token.ID, Expires: &later}, want: proxy.SearchToken{MaxSearches: 3, Expires: &later}},
-		{q: proxy.SearchToken{ID: token.ID, MaxSearches: maxTokenSearches + 1}, fail: proxy.ErrToken},
-		{q: proxy.SearchToken{ID: token.ID, MaxSearches: 9, Expires: &past}, fail: proxy.ErrToken},
-		{q: proxy.SearchToken{ID: "nobody", MaxSearches: 9}, fail: proxy.ErrNoToken},
+		{q: proxy.TokenLimits{ID: "reading group", MaxSearches: new(3)}, most: 3},
+		{q: proxy.TokenLimits{ID: token.ID, Expires: &later}, most: 3, expires: &later},
+		{q: proxy.TokenLimits{ID: token.ID, NeverExpires: true}, most: 3},
+		{q: proxy.TokenLimits{ID: token.ID, NeverExpires: true, Expires: &later}, fail: proxy.ErrToken},
+		{q: proxy.TokenLimits{ID: token.ID, Expires: &later}, most: 3, expires: &later},
+		{q: proxy.TokenLimits{ID: token.ID, MaxSearches: new(0)}, fail: proxy.ErrToken},
+		{q: proxy.TokenLimits{ID: token.ID, MaxSearches: new(maxTokenSearches + 1)}, fail: proxy.ErrToken},
+		{q: proxy.TokenLimits{ID: token.ID, MaxSearches: new(9), Expires: &past}, fail: proxy.ErrToken},
+		{q: proxy.TokenLimits{ID: "nobody", MaxSearches: new(9)}, fail: proxy.ErrNoToken},
+		{q: proxy.TokenLimits{MaxSearches: new(9)}, fail: proxy.ErrNoToken},
+		{q: proxy.TokenLimits{ID: over.ID, MaxSearches: new(9), Expires: &later}, fail: proxy.ErrNoToken},
 	} {
 		got, err := m.tokens.ChangeToken(t.Context(), step.q)
-		if !errors.Is(err, step.fail) || err != nil && !strings.Contains(err.Error(), step.q.ID) {
+		if !errors.Is(err, step.fail) || err != nil && !strings.Contains(err.Error(), fmt.Sprintf("%q", step.q.ID)) {
 			t.Errorf("%+v: %v", step.q, err)
 		}
-		if err == nil && (got.ID != token.ID || got.Searches != 2 || got.MaxSearches != step.want.MaxSearches || (got.Expires == nil) != (step.want.Expires == nil)) {
+		if err == nil && (got.ID != token.ID || got.Searches != 2 || got.MaxSearches != step.most || (got.Expires == nil) != (step.expires == nil) || got.Expires != nil && !got.Expires.Equal(*step.expires)) {
 			t.Errorf("%+v: %+v", step.q, got)
 		}
 	}
 	watch("tide", nil)
 	watch("rain", proxy.ErrQuota)
-	if _, err := m.tokens.ChangeToken(t.Context(), proxy.SearchToken{ID: token.ID, MaxSearches: 1}); err != nil {
+	if _, err := m.tokens.ChangeToken(t.Context(), proxy.TokenLimits{ID: token.ID, MaxSearches: new(1)}); err != nil {
 		t.Fatal(err)
 	}
 	watch("rain", proxy.ErrQuota)
 	watch("wind", nil) // it has this one
 	path := m.tokens.path
 	m.tokens.path = filepath.Join(c.Dir, "nowhere", tokensFile)
-	if got, err := m.tokens.ChangeToken(t.Context(), proxy.SearchToken{ID: token.ID, MaxSearches: 9}); err == nil {
+	if got, err := m.tokens.ChangeToken(t.Context(), proxy.TokenLimits{ID: token.ID, MaxSearches: new(9)}); err == nil {
 		t.Errorf("without a disk the token is changed: %+v", got)
 	}
+	watch("rain", proxy.ErrQuota)
 	m.tokens.path = path
 	m.stop(t)
 	c.Found = nil
 	m = running(t, c)
 	all, err := m.tokens.Tokens(t.Context())
-	if err != nil || len(all) != 1 || all[0].MaxSearches != 1 || all[0].Searches != 3 || all[0].Expires == nil || !all[0].Expires.Equal(later) {
+	if err != nil || len(all) != 1 || all[0].ID != token.ID || all[0].MaxSearches != 1 || all[0].Searches != 3 || all[0].Expires == nil || !all[0].Expires.Equal(later) {
 		t.Errorf("after a restart: %+v, %v", all, err)
 	}
 }

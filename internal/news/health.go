@@ -76,7 +76,11 @@ func (j *Journal) RecordHealth(s Source, h Health) (events int, err error) {
 		event := Event{Number: j.last + uint64(i) + 1, Time: now, URL: s.URL, Title: s.Title, Health: &changes[i]}
 		added = append(added, encodedEvent{marshal(event), event.moment()})
 	}
-	if err := j.add(added, now, env.Op{Key: healthKey(s), Value: marshal(next)}); err != nil {
+	op := env.Op{Key: healthKey(s)}
+	if next != (healthRecord{}) {
+		op.Value = marshal(next)
+	}
+	if err := j.add(added, now, op); err != nil {
 		return 0, fmt.Errorf("journal of news, health of %s: %w", s.name(), err)
 	}
 	return len(added), nil

@@ -208,12 +208,14 @@ func (j *Journal) record(s Source, d Document) (events int, rest []env.Op, err e
 			continue
 		}
 		read := *e
+		var broken error
 		if read.Meaning == nil {
-			m, _ := e.Item.Meaning(d.Base) // as far as it can be parsed
+			var m feed.Meaning // as far as it can be parsed
+			m, broken = e.Item.Meaning(d.Base)
 			read.Meaning = &m
 		}
 		event := Event{Number: j.last + uint64(len(added)) + 1, Time: now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Key: id.String(), Item: d.ItemJSON(&read)}
-		if !had && e.Meaning == nil { // an article of a search has come before
+		if !had && e.Meaning == nil && broken == nil { // an article of a search has come before
 			event.DelayS = delayOf(read.Meaning, now)
 		}
 		event.FoundHere = !had && d.FoundHere != nil && d.FoundHere(e)
@@ -384,7 +386,7 @@ func encode(e Event, of *feed.Entry, d *feed.Document) []byte {
 	if len(b) <= maxEventBytes {
 		return b
 	}
-	short, m := *of, *of.Meaning
+	short, m := *of, *of.Meaning // whose lists ItemJSON may have changed
 	m.Content, m.Summary, m.Enclosures, m.Categories = "", "", nil, nil
 	short.Meaning, short.Source = &m, nil
 	e.Item, e.Shortened = d.ItemJSON(&short), true

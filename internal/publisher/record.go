@@ -25,8 +25,8 @@ const (
 	// minFoldedLog bounds the log, in bytes, if the record is smaller than that. A larger log is read for longer at a start; a
 	// smaller one makes the record be rewritten more often.
 	minFoldedLog = 1 << 20
-	// logStep is how many bytes, of zeros, the log gets at a time for further lines. A sync of a file that has not grown takes
-	// less than half of the time.
+	// logStep is how many bytes, of zeros, the log gets at a time as room for further lines: dozens of them. A sync of a file that
+	// has not grown takes less than half of the time.
 	logStep = 64 << 10
 	// maxEarlier bounds the envelopes that are kept before the last one. The network may lose so many, or lack
 	// them while another process signs, and gets them again. A node sends as many items at once (maxInFlight of
@@ -93,7 +93,7 @@ type record struct {
 	id      string         // of the log's lines; empty: the record has no log yet
 	log     fs.FileInfo    // of the log, when it was last read
 	logSize int64          // of the lines of the log, without a torn one
-	room    int64          // zeros behind the lines, for further ones; 0 if there is something else
+	room    int64          // zeros behind the lines, for further ones; 0 if there is anything else
 	changes []recordChange // that are not on disk yet
 }
 
@@ -160,19 +160,27 @@ func (r *record) replay() error {
 		r.file = nil
 		return r.load()
 	}
-	r.log = info
-	b, err := io.ReadAll(io.NewSectionReader(f, r.logSize, info.Size()-r.logSize))
-	if err != nil {
+	from := max(r.logSize-1, 0) // with the end of the last line
+	b := make([]byte, info.Size()-from)
+	n, err := f.ReadAt(b, from)
+	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("publisher's record: %w", err)
 	}
-	r.room = 0
-	for {
-		if isZero(b) {
-			r.room = int64(len(b))
-			return nil
+	b = b[:n]
+	if r.logSize > 0 {
+		if n == 0 || b[0] != '\n' { // somebody has replaced it, or what it contains
+			r.file = nil
+			return r.load()
 		}
+		b = b[1:]
+	}
+	r.log, r.room = info, 0
+	for {
 		raw, rest, whole := bytes.Cut(b, []byte{'\n'})
 		if !whole {
+			if len(bytes.TrimLeft(b, "\x00")) == 0 {
+				r.room = int64(len(b))
+			}
 			return nil
 		}
 		var line logLine
@@ -191,12 +199,6 @@ func (r *record) replay() error {
 		}
 		r.logSize, b = r.logSize+int64(len(raw))+1, rest
 	}
-}
-
-// isZero reports whether bytes are zeros, of which a log has at most logStep.
-func isZero(b []byte) bool {
-	var zeros [logStep]byte
-	return len(b) <= len(zeros) && bytes.Equal(b, zeros[:len(b)])
 }
 
 // change changes the record in memory; save makes that durable.
@@ -255,7 +257,8 @@ func (r *record) update(do func() error) (failed, err error) {
 	return failed, err
 }
 
-// append adds a line to the log, in place of a torn one.
+// append adds a line to the log. It goes into the room behind the last one, or else takes the place of what is there, perhaps a torn
+// line, and gets new room behind it, unless the disk is too full for that.
 func (r *record) append(changes []recordChange) error {
 	line, err := json.Marshal(logLine{r.id, changes})
 	if err != nil {
@@ -272,9 +275,14 @@ func (r *record) append(changes []recordChange) error {
 			err = store.SyncData(f)
 		}
 	} else {
-		room = logStep
+		end := r.logSize + int64(len(line))
 		if err = f.Truncate(r.logSize); err == nil {
-			_, err = f.WriteAt(append(bytes.Clone(line), make([]byte, room)...), r.logSize)
+			_, err = f.WriteAt(line, r.logSize)
+		}
+		if room = logStep; err == nil {
+			if _, full := f.WriteAt(make([]byte, room), end); full != nil {
+				room, err = 0, f.Truncate(end)
+			}
 		}
 		if err == nil {
 			err = f.Sync()

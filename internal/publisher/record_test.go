@@ -89,6 +89,32 @@ func TestTheLogGrowsInSteps(t *testing.T) {
 	}
 }
 
+// A log that somebody has replaced by an older one, in the same file, is read again. What follows is written behind its lines, not
+// where the lines of the newer one ended.
+func TestALogThatWasReplacedIsReadAgain(t *testing.T) {
+	path := newKey(t)
+	a := opened(t, path)
+	signed(t, a, Head{}, "one")
+	two := signed(t, a, Head{}, "two")
+	log := path + recordSuffix + logSuffix
+	older, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"three", "four"} {
+		signed(t, a, Head{}, name)
+	}
+	if err := os.WriteFile(log, older, 0o600); err != nil { // with as many bytes as before
+		t.Fatal(err)
+	}
+	if p := signed(t, a, Head{}, "another"); p.Seq != 3 || p.Prev != two.Hash {
+		t.Errorf("number %d", p.Seq)
+	}
+	if e := opened(t, path).record.feeds[url]; e.Seq != 3 {
+		t.Errorf("the next process reads %d", e.Seq)
+	}
+}
+
 // A crash at any byte of a line leaves the record as it was before the line, and the next line takes its place.
 func TestTornLineIsIgnored(t *testing.T) {
 	path := newKey(t)

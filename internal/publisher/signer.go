@@ -49,8 +49,10 @@ func Open(path string, ask Passphrase) (*Signer, error) {
 	if err := s.readKey(ask); err != nil {
 		return nil, err
 	}
-	if err := s.record.load(); err != nil {
-		return nil, err
+	if s.record.load() != nil { // another process may be writing
+		if err := s.locked(func() error { return nil }); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
 }
