@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -221,13 +223,17 @@ func (b *webSubBench) open(ctx context.Context, parts *sync.WaitGroup, dir strin
 	return err
 }
 
-// freePort returns an address of this machine at which nothing listens.
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
+// freePort returns an address of this machine at which nothing listens. Its port is below those that systems give to programs which
+// ask for any, so that nobody gets it before it is used.
+func freePort() (address string, err error) {
+	const first, ports, tries = 20_000, 10_000, 100
+	for range tries {
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(first+rand.IntN(ports)))); err == nil {
+			return l.Addr().String(), l.Close()
+		}
 	}
-	return l.Addr().String(), l.Close()
+	return "", fmt.Errorf("find a free port: %w", err)
 }
 
 // note notes what readers of a node are shown.

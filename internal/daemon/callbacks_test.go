@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,15 +30,17 @@ func newHubSite(t *testing.T) *origin.HubSite {
 	return site
 }
 
-// freePort returns a loopback address that nobody listens at.
+// freePort returns a loopback address that nobody listens at. Its port is below those that systems give to programs which ask for any.
 func freePort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(20_000+rand.IntN(10_000)))); err == nil {
+			defer l.Close() //nolint:errcheck // it was only looked for
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("there is no free port")
+	return ""
 }
 
 // One of two nodes has a public address and subscribes at the feed's hub. A reader of the other one has what the hub pushes
