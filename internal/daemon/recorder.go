@@ -62,8 +62,9 @@ const (
 	// maxMarkedItems bounds the items in recorder.feeds. A feed with further ones is recorded as a whole, and they count as
 	// found by other nodes.
 	maxMarkedItems = 10_000
-	// maxPartItems, or as many items as the feed had when this life of the node recorded all of it if those are more, and
-	// maxPartTime bound what is recorded of a feed in parts. Then all of it is recorded again, because only a whole document shows which items have left it.
+	// maxPartItems and maxPartTime bound what is recorded of a feed in parts. Then all of it is recorded again, because only a
+	// whole document shows which items have left it. A feed that was longer when it was last recorded as a whole may have as many
+	// items in parts as it had then.
 	maxPartItems = 1_000
 	maxPartTime  = 24 * time.Hour
 	// recordPause is the least time between two records. Items that come in a burst are recorded together, each for a

@@ -11,7 +11,7 @@ import (
 	"tidings/overlay/owner"
 )
 
-// What the recorder knows of a feed that it has recorded as a whole, also after a restart.
+// This file keeps track of which feeds the journal has completely, and finds that out again after a restart.
 
 // A wholeRecord says when all of a complete feed was recorded, how many items it had, and how many were recorded since.
 type wholeRecord struct {

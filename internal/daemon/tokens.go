@@ -294,7 +294,7 @@ func (t *searchTokens) RevokeToken(ctx context.Context, name string) (proxy.Sear
 	token := t.find(name)
 	t.mu.Unlock()
 	if token != nil {
-		ended, err := t.end(ctx, token, false)
+		ended, err := t.end(ctx, token)
 		return token.record().shown(ended), err
 	}
 	// The file of tokens may have been lost, and its searches go on.
@@ -305,14 +305,9 @@ func (t *searchTokens) RevokeToken(ctx context.Context, name string) (proxy.Sear
 	return proxy.SearchToken{ID: name, Searches: ended}, err
 }
 
-// end revokes a token, ends its searches, and forgets it. A node that stops meanwhile goes on at its next start. If overOnly is true,
-// end does nothing to a token that is valid.
-func (t *searchTokens) end(ctx context.Context, token *searchToken, overOnly bool) (ended int, err error) {
+// end revokes a token, ends its searches, and forgets it. A node that stops meanwhile goes on at its next start.
+func (t *searchTokens) end(ctx context.Context, token *searchToken) (ended int, err error) {
 	t.mu.Lock()
-	if overOnly && token.isValid(t.now()) { // it has just got more time
-		t.mu.Unlock()
-		return 0, nil
-	}
 	if !token.Revoked {
 		token.Revoked = true
 		if err = t.save(); err == nil {
@@ -411,12 +406,13 @@ func (t *searchTokens) sweep(ctx context.Context) error {
 	t.mu.Lock()
 	for _, token := range t.byID {
 		if !token.isValid(t.now()) {
+			token.Revoked = true // from now on, nobody can give it more time
 			over = append(over, token)
 		}
 	}
 	t.mu.Unlock()
 	for _, token := range over {
-		ended, err := t.end(ctx, token, true)
+		ended, err := t.end(ctx, token)
 		if err != nil {
 			return err
 		}

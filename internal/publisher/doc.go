@@ -19,6 +19,8 @@
 // whatever the number of feeds and items before. When the log has outgrown the record, or a feed is removed, the record is
 // written anew and the log is emptied.
 //
+//   - Behind its last line the log has zeros, into which further lines are written. It has none after it was emptied, and on a
+//     full disk.
 //   - A crash while a line is written leaves a last line that is not complete. It is ignored, and the next line takes its place.
 //     A damaged line with another one behind it was synced, and the record is refused.
 //   - The record names its log, and each line names the log that it is part of. Lines that are left because of a crash after the

@@ -26,7 +26,7 @@ const (
 	// smaller one makes the record be rewritten more often.
 	minFoldedLog = 1 << 20
 	// logStep is how many bytes, of zeros, the log gets at a time as room for further lines: dozens of them. A sync of a file that
-	// has not grown takes less than half of the time.
+	// has not grown does not wait for the file system's own records.
 	logStep = 64 << 10
 	// maxEarlier bounds the envelopes that are kept before the last one. The network may lose so many, or lack
 	// them while another process signs, and gets them again. A node sends as many items at once (maxInFlight of
