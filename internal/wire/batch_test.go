@@ -6,9 +6,11 @@ import (
 	"crypto/sha512"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"filippo.io/edwards25519"
+	"github.com/oasisprotocol/curve25519-voi/curve"
 )
 
 // OpenAll finds the same envelopes valid as Open, wherever the wrong ones stand and whatever is wrong with them.
@@ -81,7 +83,7 @@ func TestVerifiersAgreeOnSignaturesWithTorsion(t *testing.T) {
 	}
 	plain := NewSigner(key, network).Sign(DomainEntry, payload).Raw
 	wrong := NewSigner(key, Hash{2}).Sign(DomainEntry, payload).Raw
-	for _, batch := range [][][]byte{{odd}, {plain, odd}, {odd, odd, plain}, {odd, wrong}} {
+	for _, batch := range slices.Repeat([][][]byte{{odd}, {plain, odd}, {odd, odd, plain}, {odd, wrong}}, 2*tableAfter) { // also with multiples
 		for i, got := range v.OpenAll(DomainEntry, batch) {
 			if want := bytes.Equal(batch[i], wrong); want != errors.Is(got.Err, ErrSignature) {
 				t.Errorf("number %d of %d: %v", i, len(batch), got.Err)
@@ -104,11 +106,76 @@ func TestVerifiersAgreeOnKeysOfSmallOrder(t *testing.T) {
 		if _, err := v.Open(DomainEntry, odd); err != nil {
 			t.Errorf("%s: alone: %v", name, err)
 		}
-		for i, got := range v.OpenAll(DomainEntry, [][]byte{plain, odd}) {
-			if got.Err != nil {
-				t.Errorf("%s: number %d of two: %v", name, i, got.Err)
+		for range 2 * tableAfter { // also with multiples
+			for i, got := range v.OpenAll(DomainEntry, [][]byte{plain, odd, odd, odd}) {
+				if got.Err != nil {
+					t.Errorf("%s: number %d of four: %v", name, i, got.Err)
+				}
+			}
+			if _, err := v.Open(DomainEntry, odd); err != nil {
+				t.Errorf("%s: alone: %v", name, err)
 			}
 		}
+	}
+}
+
+// A key of which there are multiples gives the same results as before, whether it signs alone or with others.
+func TestVerifiersAgreeOnKeysThatSignOften(t *testing.T) {
+	network := Hash{7}
+	v := NewVerifier(network)
+	for round := range 3 * tableAfter {
+		for _, keys := range []int{1, 2, 5} {
+			var raws [][]byte
+			for i := range 6 {
+				seed := bytes.Repeat([]byte{byte(i % keys)}, ed25519.SeedSize)
+				raws = append(raws, NewSigner(ed25519.NewKeyFromSeed(seed), network).Sign(DomainEntry, []byte{byte(round), byte(i)}).Raw)
+			}
+			valid := 0
+			for _, o := range v.OpenAll(DomainEntry, raws) {
+				if o.Err == nil {
+					valid++
+				}
+			}
+			high := bytes.Clone(raws[3]) // its s is as large again as the order of the group, which many verifiers accept
+			for i, carry := len(high)-ed25519.SignatureSize/2, 0; i < len(high); i++ {
+				carry += int(high[i]) + int(order[i-(len(high)-ed25519.SignatureSize/2)])
+				high[i], carry = byte(carry), carry>>8
+			}
+			other := bytes.Clone(raws[4])
+			other[len(other)-1] ^= 1
+			wrong := 0
+			for _, o := range v.OpenAll(DomainEntry, [][]byte{raws[0], high, raws[1], other, raws[2]}) {
+				if errors.Is(o.Err, ErrSignature) {
+					wrong++
+				}
+			}
+			_, alone := v.Open(DomainEntry, high)
+			if valid != 6 || wrong != 2 || !errors.Is(alone, ErrSignature) {
+				t.Fatalf("round %d with %d keys: %d of 6 are valid, and %d of 2 wrong; alone: %v", round, keys, valid, wrong, alone)
+			}
+		}
+	}
+	if multiples(curve.CompressedEdwardsY(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey))) == nil {
+		t.Error("a key that has signed often has no multiples")
+	}
+}
+
+// order is that of the group, the lowest byte first.
+var order = [32]byte{0xed, 0xd3, 0xf5, 0x5c, 0x1a, 0x63, 0x12, 0x58, 0xd6, 0x9c, 0xf7, 0xa2, 0xde, 0xf9, 0xde, 0x14, 31: 0x10}
+
+// Wrong signatures leave no trace, so that nobody has multiples calculated for keys with which they cannot sign.
+func TestOnlyValidSignaturesCountForMultiples(t *testing.T) {
+	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{99}, ed25519.SeedSize))
+	foreign := NewSigner(key, Hash{1}).Sign(DomainEntry, []byte("an entry")).Raw
+	v := NewVerifier(Hash{2})
+	for range 2 * tableAfter {
+		if _, err := v.Open(DomainEntry, foreign); !errors.Is(err, ErrSignature) {
+			t.Fatal(err)
+		}
+		v.OpenAll(DomainEntry, [][]byte{foreign, foreign, foreign})
+	}
+	if _, known := tables.Peek(curve.CompressedEdwardsY(key.Public().(ed25519.PublicKey))); known {
+		t.Error("the key is known")
 	}
 }
 
