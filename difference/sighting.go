@@ -30,7 +30,7 @@ type Sighting struct {
 	Seen  []Version
 	// Missing are the versions that the document lacks. It may have other versions of these items.
 	Missing []Version
-	Raw     []byte // the envelope
+	Raw     []byte // the envelope; the statement alone in a Bare one
 }
 
 // Bounds of sightings and certificates.
@@ -65,7 +65,7 @@ func OpenSighting(verify wire.Verifier, raw []byte) (*Sighting, error) {
 }
 
 // OpenSightings verifies sightings together, which takes less time than one by one, and parses them. An invalid one is nil
-// in the result.
+// in the result, and so is a bare one.
 func OpenSightings(verify wire.Verifier, raws [][]byte) []*Sighting {
 	bounded := slices.Clone(raws)
 	for i, raw := range bounded {
@@ -80,6 +80,24 @@ func OpenSightings(verify wire.Verifier, raws [][]byte) []*Sighting {
 		}
 	}
 	return all
+}
+
+// Bare returns a sighting without its signature, for a certificate in an entry that its owner signs: the signature of the entry
+// holds for all of it.
+func (s *Sighting) Bare() []byte {
+	signed, err := wire.Reopen(s.Raw)
+	if err != nil {
+		panic(err) // it was signed or opened before
+	}
+	return signed.Payload
+}
+
+// OpenBare parses a bare sighting of the signer of an entry.
+func OpenBare(signer ed25519.PublicKey, raw []byte) (*Sighting, error) {
+	if len(raw) > MaxSighting {
+		return nil, fmt.Errorf("%w: %d bytes", ErrSighting, len(raw))
+	}
+	return parseSighting(wire.Signed{Key: signer, Payload: raw, Raw: raw})
 }
 
 func parseSighting(signed wire.Signed) (*Sighting, error) {

@@ -9,6 +9,7 @@ import (
 	"tidings/difference"
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner"
 )
@@ -128,9 +129,10 @@ type decodedEntry struct {
 	difference.Delta
 	// unreadable is set if part of the body or all of it could not be read: the disk has lost it, or the sequencer
 	// signed something other than a delta.
-	unreadable bool
-	bodyLost   bool                   // the disk does not have the body
-	sightings  []*difference.Sighting // those of the delta that have been verified
+	unreadable  bool
+	bodyLost    bool                   // the disk does not have the body
+	certificate int                    // the number of sightings, valid or not
+	sightings   []*difference.Sighting // those that have been verified
 }
 
 // changeSize is what a change takes in memory beside its text, in bytes, and about what a former key of a pin takes.
@@ -244,7 +246,7 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 				}
 				got[i].unreadable, got[i].bodyLost = err != nil || b == nil || !signed, b == nil
 				certificates = append(certificates, d.Sightings...)
-				got[i].sightings = make([]*difference.Sighting, len(d.Sightings))
+				got[i].certificate = len(d.Sightings)
 				if size += got[i].size(); size >= decodeStep {
 					got = got[:i+1]
 					break
@@ -252,8 +254,9 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 			}
 			opened := difference.OpenSightings(es.verify, certificates)
 			for i := range got {
-				opened = opened[copy(got[i].sightings, opened):]
-				got[i].sightings = es.forFeed(entries[i].Key, got[i].sightings)
+				n := got[i].certificate
+				got[i].sightings = es.forFeed(entries[i].Key, withBare(entries[i].Signer, certificates[:n], opened[:n]))
+				opened, certificates = opened[n:], certificates[n:]
 			}
 		}, func() {
 			for i, e := range entries[:len(got)] {
@@ -270,6 +273,19 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 			then(got)
 		})
 	})
+}
+
+// withBare returns the sightings of a certificate, given those that were signed alone. Of the others, one may be bare: that of the
+// entry's signer.
+func withBare(signer env.PeerID, certificate [][]byte, signed []*difference.Sighting) []*difference.Sighting {
+	by, err := wire.PublicKeyOf(signer)
+	all := slices.Clone(signed)
+	for i, s := range all {
+		if s == nil && err == nil {
+			all[i], _ = difference.OpenBare(by, certificate[i]) // nil if it fails
+		}
+	}
+	return all
 }
 
 // forFeed returns those sightings that are valid and were signed for a feed. The owners of another feed may be the same, and

@@ -195,6 +195,28 @@ func TestSightingsCountForTheirFeedOnly(t *testing.T) {
 	}
 }
 
+// The signature of an entry holds for its signer's own sighting. Nobody else can sign for it, and it signs for nobody else.
+func TestABareSightingIsThatOfTheEntrysSigner(t *testing.T) {
+	b := newBench(t)
+	es := &entries{common: b.common, worker: b}
+	signers, ids := ownerKeys(3)
+	seen := []difference.Version{{ID: feed.ID{9}, Hash: feed.Hash{1}}}
+	of := func(i int, url string) *difference.Sighting {
+		return difference.See(signers[i], url, seen, time.Unix(1, 0))
+	}
+	torn := of(2, benchURL).Raw
+	torn[len(torn)-1] ^= 1
+	certificate := [][]byte{of(0, benchURL).Raw, of(1, benchURL).Bare(), torn, of(1, "http://other.example/").Bare(), []byte("nothing"), make([]byte, difference.MaxSighting+1)}
+	got := es.forFeed(overlay.Key(b.node.Network(), benchURL), withBare(ids[1], certificate, difference.OpenSightings(b.verify, certificate)))
+	var by []env.PeerID
+	for _, s := range got {
+		by = append(by, wire.PeerIDOf(s.Owner))
+	}
+	if !slices.Equal(by, ids[:2]) || !slices.Equal(got[1].Seen, seen) || !got[1].Time.Equal(time.Unix(1, 0)) {
+		t.Errorf("sightings of %v, want those of %v", by, ids[:2])
+	}
+}
+
 // A sighting from before an edit does not answer for the new version; nor does one that somebody else sends again.
 func TestOldSightingsDoNotAnswer(t *testing.T) {
 	b := newBench(t)

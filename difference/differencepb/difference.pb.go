@@ -27,14 +27,16 @@ const (
 
 // Delta is the difference between a document and the versions known before.
 type Delta struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Head          *Head                  `protobuf:"bytes,1,opt,name=head,proto3" json:"head,omitempty"`           // the document without its items; none: unchanged
-	Changes       []*Change              `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`     // in document order; at most 2,000
-	Page          []byte                 `protobuf:"bytes,3,opt,name=page,proto3" json:"page,omitempty"`           // in the channel of a page: tidings.page.Update, the version with these changes; at most 1 MiB
-	Pin           *Pin                   `protobuf:"bytes,4,opt,name=pin,proto3" json:"pin,omitempty"`             // publisher's key from this delta on; none: unchanged
-	Withdrawn     [][]byte               `protobuf:"bytes,5,rep,name=withdrawn,proto3" json:"withdrawn,omitempty"` // identities of items that the origin withdrew, 32 bytes each; at most 2,000
-	Standing      [][]byte               `protobuf:"bytes,6,rep,name=standing,proto3" json:"standing,omitempty"`   // identities of withdrawn items that stand again, 32 bytes each; at most 2,000
-	Sightings     [][]byte               `protobuf:"bytes,7,rep,name=sightings,proto3" json:"sightings,omitempty"` // a certificate: envelopes, domain tidings/sighting/1, at most 8, one of each owner
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Head      *Head                  `protobuf:"bytes,1,opt,name=head,proto3" json:"head,omitempty"`           // the document without its items; none: unchanged
+	Changes   []*Change              `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`     // in document order; at most 2,000
+	Page      []byte                 `protobuf:"bytes,3,opt,name=page,proto3" json:"page,omitempty"`           // in the channel of a page: tidings.page.Update, the version with these changes; at most 1 MiB
+	Pin       *Pin                   `protobuf:"bytes,4,opt,name=pin,proto3" json:"pin,omitempty"`             // publisher's key from this delta on; none: unchanged
+	Withdrawn [][]byte               `protobuf:"bytes,5,rep,name=withdrawn,proto3" json:"withdrawn,omitempty"` // identities of items that the origin withdrew, 32 bytes each; at most 2,000
+	Standing  [][]byte               `protobuf:"bytes,6,rep,name=standing,proto3" json:"standing,omitempty"`   // identities of withdrawn items that stand again, 32 bytes each; at most 2,000
+	// A certificate: envelopes, domain tidings/sighting/1, at most 8, one of each owner. That of the entry's signer is a bare
+	// Sighting, because the signature of the entry holds for it.
+	Sightings     [][]byte `protobuf:"bytes,7,rep,name=sightings,proto3" json:"sightings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
