@@ -1,8 +1,10 @@
 package corona
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math"
+	"slices"
 	"time"
 
 	"tidings/honeycomb"
@@ -67,7 +69,7 @@ type allocator struct {
 
 // leading leads the channels that an allocator decides about.
 type leading interface {
-	// active returns the channels led here that are polled, sorted by key.
+	// active returns the channels led here that are polled, in any order.
 	active() []allocated
 
 	// enlist orders a number of pollers for a channel.
@@ -166,6 +168,7 @@ func (a *allocator) decide(now time.Time, polls bool) {
 	}
 	pause := env.Jitter(a.rand, a.decisionPause)
 	leaders := a.up.active()
+	slices.SortFunc(leaders, func(a, b allocated) int { return bytes.Compare(a.key[:], b.key[:]) }) // messages must not depend on the order of a map
 	if len(leaders) == 0 && (!a.cfg.DAG || !polls) {
 		a.decideAt, a.decided, a.announced = time.Time{}, false, false
 		_ = a.aggregate.Set(nil) // an empty value is never too large

@@ -1,9 +1,7 @@
 package corona
 
 import (
-	"bytes"
 	"cmp"
-	"slices"
 	"strings"
 	"time"
 
@@ -367,7 +365,6 @@ func (sq *sequencer) active() []allocated {
 			of = append(of, allocated{&l.channelBudget, &l.allocation, &l.estimates, sq.readers(l), l.interval, l.push.pushed()})
 		}
 	}
-	slices.SortFunc(of, func(a, b allocated) int { return bytes.Compare(a.key[:], b.key[:]) })
 	return of
 }
 
