@@ -48,8 +48,12 @@ func newSequencer(b *base, ds *domains, ps *permits, a *allocator, rq *requests,
 	return sq
 }
 
-// idleCheck is how often a channel without readers is checked.
-const idleCheck = time.Minute
+const (
+	// idleCheck is how often a channel without readers is checked.
+	idleCheck = time.Minute
+	// upkeepBatches is in how many batches the channels are kept up, from one upkeep of a channel to its next.
+	upkeepBatches = 64
+)
 
 // run keeps up the channels that are due.
 func (sq *sequencer) run(now time.Time) {
@@ -249,9 +253,11 @@ func (sq *sequencer) Filter(key overlay.ID, d difference.Delta) difference.Delta
 	return fresh
 }
 
-// scheduleUpkeep plans the next upkeep of a channel.
+// scheduleUpkeep plans the next upkeep of a channel, together with those of others: a node that leads a hundred thousand would
+// otherwise wake up a thousand times a second.
 func (sq *sequencer) scheduleUpkeep(l *leaderState, now time.Time) {
-	l.upkeepAt = now.Add(max(idleCheck, sq.cfg.MaintenanceInterval/10))
+	pause := max(idleCheck, sq.cfg.MaintenanceInterval/10)
+	l.upkeepAt = now.Add(pause).Truncate(pause / upkeepBatches)
 	sq.calendar.Add(l.upkeepAt, l.key)
 }
 

@@ -112,14 +112,14 @@ func withStoreError(c proxy.Channel, failing string) proxy.Channel {
 
 // channelOf returns a subscription as lists show it.
 func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
+	a := attributesOf(s)
 	c = proxy.Channel{
 		URL: s.URL, Key: s.Key.String(), Kind: proxy.KindOf(s.URL), Items: s.Items, State: proxy.StateNew,
-		Since: proxy.OptionalTime(s.Since), Added: proxy.OptionalTime(s.Since), Auto: attributesOf(s).Auto, Subscribers: s.Weight,
+		Since: proxy.OptionalTime(s.Since), Added: proxy.OptionalTime(s.Since), Auto: a.Auto, Subscribers: s.Weight,
 	}
 	if s.Items > 0 {
 		c.Provenance, c.State, c.Newest = feedtree.Single, proxy.StateOK, proxy.OptionalTime(l.node.NodeOf(s.Key).Feeds.Newest(s.Key))
 	}
-	a := attributesOf(s)
 	c.MinProvenance, c.Note, c.Tags, c.Title, c.Site = a.RequiredProvenance, a.Note, a.Tags, cmp.Or(a.Title, feed.PlainTitle(s.Title)), cmp.Or(a.Site, feed.AbsoluteLink(originURL(s.URL), s.Link))
 	if p := s.Publisher; p != nil {
 		c.Publisher, c.PublisherSince, c.Published = difference.Fingerprint(p.Key), proxy.OptionalTime(p.Since), p.Seq

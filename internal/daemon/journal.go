@@ -34,7 +34,7 @@ type journal struct {
 }
 
 // network logs that the node has found, lost or regained its network.
-func (j *journal) network(s Snapshot) {
+func (j *journal) network(s Contact) {
 	connected := !s.alone() && (s.State == overlay.Active || s.State == overlay.Attached)
 	lost := s.CutOff != nil || j.connected && s.alone()
 	members := any(s.Size)
@@ -83,8 +83,12 @@ func (st *status) runJournal(ctx context.Context) {
 		}
 		own, keywords := st.disk.Stats(), st.keywords.disk.Stats()
 		j.stores(own.Failed+keywords.Failed, cmp.Or(own.Failing, keywords.Failing), time.Now())
-		if s, err := st.Snapshot(ctx); err == nil {
-			j.network(s)
+		if !st.hasJoined() {
+			continue
+		}
+		var now Contact
+		if st.do(ctx, func() { now = st.contact() }) == nil {
+			j.network(now)
 		}
 	}
 }

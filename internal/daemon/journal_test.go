@@ -24,11 +24,11 @@ func logged(f func(*journal)) string {
 }
 
 func TestJoiningAndLosingTheNetworkIsLoggedOnce(t *testing.T) {
-	alone := Snapshot{Network: "n", State: overlay.Active, Size: 1}
-	member := Snapshot{Network: "n", State: overlay.Active, Size: 3}
-	client := Snapshot{Network: "n", State: overlay.Attached} // a client does not know the size
-	joining := Snapshot{Network: "n", Size: 3}
-	cut := Snapshot{Network: "n", State: overlay.Attached, CutOff: &feedtree.CutOff{}}
+	alone := Contact{Network: "n", State: overlay.Active, Size: 1}
+	member := Contact{Network: "n", State: overlay.Active, Size: 3}
+	client := Contact{Network: "n", State: overlay.Attached} // a client does not know the size
+	joining := Contact{Network: "n", Size: 3}
+	cut := Contact{Network: "n", State: overlay.Attached, CutOff: &feedtree.CutOff{}}
 	const (
 		joined = "level=INFO msg=\"the node has joined other nodes\" network=n members=3\n"
 		lost   = "level=WARN msg=\"no other node of the network answers; the node polls by itself\"\n"
@@ -39,16 +39,16 @@ func TestJoiningAndLosingTheNetworkIsLoggedOnce(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		seen []Snapshot
+		seen []Contact
 		want string
 	}{
-		{"alone", []Snapshot{alone, alone}, ""},
-		{"joins", []Snapshot{joining, member, member}, joined},
-		{"gets company", []Snapshot{alone, client}, ofClient(joined)},
-		{"becomes a client", []Snapshot{member, client, client, member}, joined},
-		{"finds nobody", []Snapshot{joining, cut, cut}, lost},
-		{"is cut off for a while", []Snapshot{client, cut, joining, client}, ofClient(joined) + lost + ofClient(again)},
-		{"all others die", []Snapshot{member, alone, alone, member}, joined + lost + again},
+		{"alone", []Contact{alone, alone}, ""},
+		{"joins", []Contact{joining, member, member}, joined},
+		{"gets company", []Contact{alone, client}, ofClient(joined)},
+		{"becomes a client", []Contact{member, client, client, member}, joined},
+		{"finds nobody", []Contact{joining, cut, cut}, lost},
+		{"is cut off for a while", []Contact{client, cut, joining, client}, ofClient(joined) + lost + ofClient(again)},
+		{"all others die", []Contact{member, alone, alone, member}, joined + lost + again},
 	} {
 		got := logged(func(j *journal) {
 			for _, s := range c.seen {

@@ -46,6 +46,25 @@ type status struct {
 	log      *slog.Logger
 }
 
+// A Contact is what a node has to do with its network.
+type Contact struct {
+	Network string // name of the network
+	State   overlay.State
+	Size    int              // estimated number of members of the network
+	CutOff  *feedtree.CutOff // nil: the node is in contact with others
+}
+
+// alone reports whether the node has no contact with other nodes. A client has contact, and does not know the size of its network.
+func (c Contact) alone() bool {
+	return c.CutOff != nil || c.Size <= 1 && c.State != overlay.Attached
+}
+
+// contact returns the node's contact, which belongs to the loop.
+func (st *status) contact() Contact {
+	o := st.node.Overlay
+	return Contact{st.network.Name, o.State(), o.Stats().EstimatedN, cutOff(st.node)}
+}
+
 // A Snapshot is the state of a node at one moment.
 type Snapshot struct {
 	Peer      string   // peer id of the node
@@ -57,11 +76,9 @@ type Snapshot struct {
 
 	// The following fields are zero while the node does not know its network.
 
-	Network string // name of the network
+	Contact
 	Hash    wire.Hash
 	ID      overlay.ID
-	State   overlay.State
-	Size    int          // estimated number of members of the network
 	Depth   int          // bits in the prefix of the node's leaf
 	Leaf    []overlay.ID // members of the leaf, the node included
 	Slots   []overlay.Slot
@@ -74,19 +91,13 @@ type Snapshot struct {
 
 	Firehose firehose.Stats
 	Hosting  tiers.State
-	CutOff   *feedtree.CutOff // nil: the node is in contact with others
-	Feeds    int              // number of subscriptions
-	Hubs     int              // number of subscriptions at hubs, for the network
+	Feeds    int // number of subscriptions
+	Hubs     int // number of subscriptions at hubs, for the network
 
 	IDs         string               // of the network's members, see wire.Network
 	Certificate *overlay.Certificate // of the node in a network of certificates; nil: none
 	Revoked     bool                 // an authority has revoked it
 	Reachable   bool                 // other nodes can dial the node
-}
-
-// alone reports whether the node has no contact with other nodes. A client has contact, and does not know the size of its network.
-func (s Snapshot) alone() bool {
-	return s.CutOff != nil || s.Size <= 1 && s.State != overlay.Attached
 }
 
 // Snapshot returns the state of the node.
@@ -111,15 +122,14 @@ func (st *status) Snapshot(ctx context.Context) (Snapshot, error) {
 // addNodeState adds the state of the layers, which belong to the loop.
 func (st *status) addNodeState(s *Snapshot) {
 	o := st.node.Overlay
+	s.Contact = st.contact()
 	s.Hash = wire.HashOf(st.dataDir.Descriptor)
-	s.Network = st.network.Name
-	s.ID, s.State, s.Overlay, s.Scribe = o.ID(), o.State(), o.Stats(), st.node.Scribe.Stats()
+	s.ID, s.Overlay, s.Scribe = o.ID(), o.Stats(), st.node.Scribe.Stats()
 	s.IDs, s.Certificate, s.Revoked, s.Reachable = st.network.IDs, o.Certificate(), o.Revoked(), o.CanBeDialled()
 	s.EntryPoints = o.EntryPoints()
 	s.Firehose = st.node.Firehose.Stats()
 	s.Hosting = st.node.Tiers.State()
-	s.CutOff, s.Feeds, s.Hubs = cutOff(st.node), st.node.Feeds.CountSubscriptions(), st.node.Corona.HubSubscriptions()
-	s.Size = s.Overlay.EstimatedN
+	s.Feeds, s.Hubs = st.node.Feeds.CountSubscriptions(), st.node.Corona.HubSubscriptions()
 	s.Depth, s.Leaf, s.Hosts = o.Leaf().Depth(), contactIDs(o.Leaf().Members()), contactIDs(o.Hosts())
 	s.Slots = o.Slots()
 	for bits := range s.Depth + 1 {

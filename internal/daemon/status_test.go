@@ -58,7 +58,7 @@ func TestRemedyNamesTheWayToStopFollowing(t *testing.T) {
 // Each trouble of a node has its finding, and a node in good order has none that is a problem.
 func TestFindingsNameTheTrouble(t *testing.T) {
 	since := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
-	good := Snapshot{Network: "n", Size: 5, State: overlay.Active, IDs: wire.KeyIDs}
+	good := Snapshot{Contact: Contact{Network: "n", Size: 5, State: overlay.Active}, IDs: wire.KeyIDs}
 	for want, change := range map[string]func(*status, *Snapshot){
 		"the node is a member of network \"n\"": func(*status, *Snapshot) {},
 		"ids of members are made of keys":       func(*status, *Snapshot) {},
