@@ -241,6 +241,11 @@ func TestResolveFollowsReferences(t *testing.T) {
 // in it.
 func checkCanonical(t interface{ Fatalf(string, ...any) }, raw string) {
 	s, err := Canonical(raw)
+	if len(raw) <= maxURL && isPlain(raw) {
+		if parsed, failed := canonical(raw); failed != nil || parsed != raw || s != raw {
+			t.Fatalf("%q is plain, but parsed as %q, %v", raw, parsed, failed)
+		}
+	}
 	if err != nil {
 		if s != "" {
 			t.Fatalf("%q: %q beside %v", raw, s, err)
@@ -282,6 +287,52 @@ func TestCanonicalIsIdempotent(t *testing.T) {
 		checkCanonical(t, raw)
 		checkCanonical(t, "https://"+raw)
 	})
+}
+
+// What is plain at first sight is what the parser makes of it.
+func TestPlainAddressesAreCanonical(t *testing.T) {
+	word := rapid.SampledFrom([]string{
+		"a", "B", "7", "0", "01", "255", "0x7f", "xn", "org", "example", "feed.xml", "-", "--", "_", "~", "+", ",", "=", "&", ".", "..", ":", "/", "//", "?", "80", "443", "4801", "65535", "65536", "%",
+	})
+	words := rapid.Custom(func(t *rapid.T) string { return strings.Join(rapid.SliceOfN(word, 0, 5).Draw(t, "words"), "") })
+	plain := 0
+	rapid.Check(t, func(t *rapid.T) {
+		host := rapid.SampledFrom([]string{"example.org", "127.0.0.1", "a-b.example", words.Draw(t, "host")}).Draw(t, "host or words")
+		raw := rapid.SampledFrom([]string{"http://", "https://"}).Draw(t, "scheme") + host + "/" + words.Draw(t, "path") + rapid.SampledFrom([]string{"", "?"}).Draw(t, "mark") + words.Draw(t, "query")
+		checkCanonical(t, raw)
+		if isPlain(raw) {
+			plain++
+		}
+	})
+	if plain == 0 {
+		t.Error("no address was plain")
+	}
+	for _, raw := range []string{
+		"", "http://", "http:///", "http://h", "ftp://h/", "http://http://h/", "http://H/", "http://h./", "http://h..x/", "http://ü/", "http://xn--bcher-kva.example/",
+		"http://1/", "http://127.1/", "http://127.0.0.01/", "http://h.0x7f/", "http://[::1]/", "http://[0/", "http://u@h/", "http://h:/", "http://h:80/", "https://h:443/", "http://h:99999/", "http://h:+8080/", "http://h:08080/",
+		"http://h/.", "http://h/a/../b", "http://h/a#b", "http://h/?", "http://h/a?b#c", "http://h/%7e", "http://h/a b", `http://h/a\b`, "page+http://h/", "feed://h/", "http://h/ü",
+	} {
+		if isPlain(raw) {
+			t.Errorf("%s is plain", raw)
+		}
+	}
+	for _, raw := range []string{"http://h/", "https://www.example.org/blog/feed.xml?format=rss&n=10", "http://127.0.0.1:4801/a//b", "https://a-b.example:65535/~user/x_y+z,1"} {
+		if !isPlain(raw) {
+			t.Errorf("%s is not plain", raw)
+		}
+	}
+}
+
+func BenchmarkCanonical(b *testing.B) {
+	for name, raw := range map[string]string{"plain": "https://www.example.org/blog/feed.xml?format=rss", "parsed": "https://www.example.org/blog/feed.xml?format=rss|atom"} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Canonical(raw); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }
 
 func FuzzCanonical(f *testing.F) {
