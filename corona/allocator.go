@@ -234,8 +234,8 @@ func (a *allocator) decide(now time.Time, polls bool) {
 // shareInForce is the part of the decision that is in force, because small changes are not made. It
 // is measured in the quantity that T bounds.
 func (a *allocator) shareInForce(leaders []allocated, channels []honeycomb.Channel, chosen []float64, now time.Time) float64 {
-	var of []honeycomb.Channel
-	var then, is []float64
+	of := make([]honeycomb.Channel, 0, len(leaders))
+	then, is := make([]float64, 0, len(leaders)), make([]float64, 0, len(leaders))
 	for i, l := range leaders {
 		if !a.permits.awaitsGrant(l.channelBudget, now) {
 			of, then, is = append(of, channels[i]), append(then, chosen[i]), append(is, float64(l.pollers))

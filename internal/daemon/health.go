@@ -13,7 +13,7 @@ import (
 
 // healthInterval is the time between two looks at the health of all feeds, unless feeds are polled more often. People are told
 // of a feed that is gone, or of a key that has changed, that much later.
-const healthInterval = 5 * time.Minute
+const healthInterval = 10 * time.Minute
 
 // watchHealth records the health of what the node follows until ctx ends.
 func (r *recorder) watchHealth(ctx context.Context, each func(context.Context, func(*proxy.Channel) error) error) {

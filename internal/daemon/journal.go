@@ -12,6 +12,9 @@ import (
 const (
 	// journalEvery is the time between two checks of what a journal logs.
 	journalEvery = 5 * time.Second
+	// contactChecks is the number of checks of which one looks whether a node that was in contact still is. It
+	// looks at all subscriptions.
+	contactChecks = 3
 	// failureEvery is how often the log repeats that a store cannot be written.
 	failureEvery = 5 * time.Minute
 	// recoveredAfter is how long no write may fail before the log says that the store can be written again.
@@ -75,7 +78,7 @@ func (st *status) runJournal(ctx context.Context) {
 	j := journal{log: st.log}
 	check := time.NewTicker(journalEvery)
 	defer check.Stop()
-	for {
+	for checks := 1; ; checks++ {
 		select {
 		case <-check.C:
 		case <-ctx.Done():
@@ -83,7 +86,7 @@ func (st *status) runJournal(ctx context.Context) {
 		}
 		own, keywords := st.disk.Stats(), st.keywords.disk.Stats()
 		j.stores(own.Failed+keywords.Failed, cmp.Or(own.Failing, keywords.Failing), time.Now())
-		if !st.hasJoined() {
+		if !st.hasJoined() || j.connected && checks%contactChecks != 0 {
 			continue
 		}
 		var now Contact
