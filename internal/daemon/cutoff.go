@@ -7,6 +7,7 @@ import (
 	"tidings/feedtree"
 	"tidings/internal/locale"
 	"tidings/internal/node"
+	"tidings/overlay"
 	"tidings/proxy"
 )
 
@@ -54,6 +55,25 @@ func withCutOff(c proxy.Channel, s feedtree.Subscription, cut *feedtree.CutOff) 
 	c.State, c.Since = proxy.StateCutOff, proxy.OptionalTime(cut.Since)
 	c.Error = noContactText(cut.Since).String() + ": this node polls the feed itself from " + s.Heard.Add(cut.After).UTC().Format(timeFormat) + " on"
 	return c
+}
+
+// A Contact is what a node has to do with its network.
+type Contact struct {
+	Network string // name of the network
+	State   overlay.State
+	Size    int              // estimated number of members of the network
+	CutOff  *feedtree.CutOff // nil: the node is in contact with others
+}
+
+// alone reports whether the node has no contact with other nodes. A client has contact, and does not know the size of its network.
+func (c Contact) alone() bool {
+	return c.CutOff != nil || c.Size <= 1 && c.State != overlay.Attached
+}
+
+// contact returns the node's contact, which belongs to the loop.
+func (st *status) contact() Contact {
+	o := st.node.Overlay
+	return Contact{st.network.Name, o.State(), o.Stats().EstimatedN, cutOff(st.node)}
 }
 
 // cutOff returns since when the node has had no contact with others; nil: it has contact. It is called on the

@@ -15,7 +15,6 @@ import (
 	"tidings/cobra/tiers"
 	"tidings/corona/coronapb"
 	"tidings/difference"
-	"tidings/feedtree"
 	"tidings/internal/feed"
 	"tidings/internal/locale"
 	"tidings/internal/store"
@@ -44,25 +43,6 @@ type status struct {
 	hosting  *hosting
 	tokens   *searchTokens
 	log      *slog.Logger
-}
-
-// A Contact is what a node has to do with its network.
-type Contact struct {
-	Network string // name of the network
-	State   overlay.State
-	Size    int              // estimated number of members of the network
-	CutOff  *feedtree.CutOff // nil: the node is in contact with others
-}
-
-// alone reports whether the node has no contact with other nodes. A client has contact, and does not know the size of its network.
-func (c Contact) alone() bool {
-	return c.CutOff != nil || c.Size <= 1 && c.State != overlay.Attached
-}
-
-// contact returns the node's contact, which belongs to the loop.
-func (st *status) contact() Contact {
-	o := st.node.Overlay
-	return Contact{st.network.Name, o.State(), o.Stats().EstimatedN, cutOff(st.node)}
 }
 
 // A Snapshot is the state of a node at one moment.
