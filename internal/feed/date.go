@@ -31,6 +31,19 @@ func parseDate(s string) time.Time {
 	if len(s) > 128 { // no form is as long
 		return time.Time{}
 	}
+	for _, layout := range exactLayouts {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t.UTC()
+		}
+	}
+	return looseDate(s)
+}
+
+// exactLayouts are the forms of most dates, those of Atom and RSS. looseDate reads them, too, in ten times the time.
+var exactLayouts = []string{time.RFC3339, time.RFC1123Z}
+
+// looseDate is parseDate for a date that may have words in other places, comments and names of zones.
+func looseDate(s string) time.Time {
 	s = spacedTime.ReplaceAllString(withoutComments(s), "${1}T$2")
 	words := strings.Fields(strings.ReplaceAll(s, ",", " "))
 	if len(words) > 1 && isDay(words[0]) {

@@ -3,6 +3,8 @@ package feed
 import (
 	"testing"
 	"time"
+
+	"pgregory.net/rapid"
 )
 
 func TestDatesInTheFormsThatFeedsHave(t *testing.T) {
@@ -29,4 +31,18 @@ func TestDatesInTheFormsThatFeedsHave(t *testing.T) {
 			t.Errorf("%q is read as %q, want %q", s, got, want)
 		}
 	}
+}
+
+// Both ways of reading a date agree.
+func TestExactDatesAreReadAsLooseOnes(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		at := time.Unix(rapid.Int64Range(0, 1<<32).Draw(t, "s"), rapid.SampledFrom([]int64{0, 5e8}).Draw(t, "ns"))
+		at = at.In(time.FixedZone("", 60*rapid.IntRange(-12*60, 14*60).Draw(t, "zone")))
+		for _, layout := range append(exactLayouts, time.RFC3339Nano) {
+			s := at.Format(layout)
+			if exact, loose := parseDate(s), looseDate(s); exact.IsZero() || !exact.Equal(loose) {
+				t.Errorf("%s: %v and %v", s, exact, loose)
+			}
+		}
+	})
 }
