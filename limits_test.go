@@ -63,6 +63,7 @@ var limits = []struct {
 		{"overlay", "MaxRevoked maxRenewers", "nodes on an authority's list of revocations; nodes that renew its certificates", "`tidings network revoke` refuses until certificates expire"},
 		{"overlay", "maxCertificate:B maxRevocations:B", "a certificate; a list of revocations", "refused before its signature is checked"},
 		{"internal/authority", "Lifetime maxName:B", "the validity of a certificate; the name of a member", "renewed after two thirds; refused"},
+		{"internal/wire", "tabledKeys countedKeys", "keys of which multiples are kept, 41 KB each; keys whose signatures are counted", "the key that has not been used for the longest time is dropped"},
 		{"internal/wire", "MaxAuthorities", "authorities of a network", "refused"},
 	}},
 	{"Trees", []limit{

@@ -9,7 +9,7 @@
 // # Roles
 //
 //	sequencer  leads the channel (overlay/owner): decides how many nodes poll it, takes their
-//	           change reports, and appends new items to the log       sequencer.go, observe.go
+//	           change reports, and appends new items to the log       sequencer.go, observe.go, upkeep.go
 //	poller     has ranks in the channel's wedge (overlay/wedge), polls in its slots, and
 //	           reports changes to the sequencer                          poller.go, report.go
 //	both       ask the origin no more often than it permits              interval.go

@@ -16,8 +16,8 @@ type Delta struct {
 	// Withdrawn are items that the origin no longer shows, although it still shows items around them. Standing are those
 	// that it shows again.
 	Withdrawn, Standing []feed.ID
-	// Sightings are a certificate: what owners of the feed saw at the origin, one envelope of each. They say nothing new
-	// about the feed.
+	// Sightings are a certificate: what owners of the feed saw at the origin, one envelope of each, a bare one of the signer of the
+	// entry. They say nothing new about the feed.
 	Sightings [][]byte
 }
 

@@ -30,7 +30,9 @@ type Sighting struct {
 	Seen  []Version
 	// Missing are the versions that the document lacks. It may have other versions of these items.
 	Missing []Version
-	Raw     []byte // the envelope; the statement alone in a Bare one
+	Raw     []byte // the envelope; see Bare
+
+	payload []byte
 }
 
 // Bounds of sightings and certificates.
@@ -49,7 +51,8 @@ var ErrSighting = errors.New("not a sighting")
 // See signs a sighting.
 func See(signer *wire.Signer, url string, seen []Version, at time.Time, missing ...Version) *Sighting {
 	m := &differencepb.Sighting{Url: url, TimeMs: uint64(at.UnixMilli()), Seen: VersionBytes(seen), Missing: VersionBytes(missing)}
-	return &Sighting{signer.Public(), url, at, seen, missing, signer.Sign(wire.DomainSighting, wire.Encode(m)).Raw}
+	signed := signer.Sign(wire.DomainSighting, wire.Encode(m))
+	return &Sighting{signer.Public(), url, at, seen, missing, signed.Raw, signed.Payload}
 }
 
 // OpenSighting verifies and parses a sighting.
@@ -82,22 +85,20 @@ func OpenSightings(verify wire.Verifier, raws [][]byte) []*Sighting {
 	return all
 }
 
-// Bare returns a sighting without its signature, for a certificate in an entry that its owner signs: the signature of the entry
-// holds for all of it.
-func (s *Sighting) Bare() []byte {
-	signed, err := wire.Reopen(s.Raw)
-	if err != nil {
-		panic(err) // it was signed or opened before
-	}
-	return signed.Payload
-}
+// Bare returns the envelope of a sighting without its signature, for a certificate in an entry that its owner signs: the signature
+// of the entry holds for all of it.
+func (s *Sighting) Bare() []byte { return wire.Bare(s.payload) }
 
 // OpenBare parses a bare sighting of the signer of an entry.
 func OpenBare(signer ed25519.PublicKey, raw []byte) (*Sighting, error) {
 	if len(raw) > MaxSighting {
 		return nil, fmt.Errorf("%w: %d bytes", ErrSighting, len(raw))
 	}
-	return parseSighting(wire.Signed{Key: signer, Payload: raw, Raw: raw})
+	payload, err := wire.OpenBare(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSighting, err)
+	}
+	return parseSighting(wire.Signed{Key: signer, Payload: payload, Raw: raw})
 }
 
 func parseSighting(signed wire.Signed) (*Sighting, error) {
@@ -110,7 +111,7 @@ func parseSighting(signed wire.Signed) (*Sighting, error) {
 	if err != nil || missErr != nil || len(seen)+len(missing) > MaxSeen || len(m.Url) > maxFeedURL || m.TimeMs > wire.MaxMillis {
 		return nil, fmt.Errorf("%w: out of bounds", ErrSighting)
 	}
-	return &Sighting{signed.Key, m.Url, time.UnixMilli(int64(m.TimeMs)).UTC(), seen, missing, signed.Raw}, nil
+	return &Sighting{signed.Key, m.Url, time.UnixMilli(int64(m.TimeMs)).UTC(), seen, missing, signed.Raw, signed.Payload}, nil
 }
 
 // VersionBytes encodes versions.

@@ -275,8 +275,8 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 	})
 }
 
-// withBare returns the sightings of a certificate, given those that were signed alone. Of the others, one may be bare: that of the
-// entry's signer.
+// withBare returns the sightings of a certificate, given those that were signed alone. Others may be bare: those of the entry's
+// signer.
 func withBare(signer env.PeerID, certificate [][]byte, signed []*difference.Sighting) []*difference.Sighting {
 	by, err := wire.PublicKeyOf(signer)
 	all := slices.Clone(signed)

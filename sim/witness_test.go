@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"tidings/difference"
 	"tidings/feedtree"
 	"tidings/internal/env"
+	"tidings/internal/wire"
 )
 
 // provenances returns what vouches for each item that a reader of a feed sees, by the item's bytes.
@@ -53,9 +55,42 @@ func TestItemsAreWitnessed(t *testing.T) {
 		if len(items) < 5 {
 			t.Errorf("%d readers: %d items", readers, len(items))
 		}
+		if bare, others := near[15].certificates(t, url); bare == 0 || others < bare {
+			t.Errorf("%d readers: %d sightings are signed with the entry, %d by themselves", readers, bare, others)
+		}
 		s.CheckQuiet()
 		report(t, s)
 	}
+}
+
+// certificates counts the sightings in a peer's log: those that the signer of the entry has not signed by themselves, and all
+// others. It expects the signer's own ones among the former, and nobody else's.
+func (p *Peer) certificates(t *testing.T, url string) (bare, others int) {
+	verify := wire.NewVerifier(p.swarm.hash)
+	p.Do(func() {
+		log := p.node.Owners.Log(p.swarm.Key(url))
+		p.node.Owners.Bodies(log, func(bodies [][]byte) {
+			for i, b := range bodies {
+				d, _ := difference.Decode(b)
+				signer, err := wire.PublicKeyOf(log[i].Signer)
+				if err != nil {
+					t.Error(err)
+				}
+				for _, raw := range d.Sightings {
+					alone, err := difference.OpenSighting(verify, raw)
+					if err == nil && !alone.Owner.Equal(signer) {
+						others++
+					} else if _, failed := difference.OpenBare(signer, raw); failed == nil {
+						bare++
+					} else {
+						t.Errorf("a sighting is neither bare nor another owner's: %v, %v", err, failed)
+					}
+				}
+			}
+		})
+	})
+	p.swarm.World.Run(time.Second)
+	return bare, others
 }
 
 // An item that only one node has found stays single, whichever node that is.

@@ -34,8 +34,8 @@ type Delta struct {
 	Pin       *Pin                   `protobuf:"bytes,4,opt,name=pin,proto3" json:"pin,omitempty"`             // publisher's key from this delta on; none: unchanged
 	Withdrawn [][]byte               `protobuf:"bytes,5,rep,name=withdrawn,proto3" json:"withdrawn,omitempty"` // identities of items that the origin withdrew, 32 bytes each; at most 2,000
 	Standing  [][]byte               `protobuf:"bytes,6,rep,name=standing,proto3" json:"standing,omitempty"`   // identities of withdrawn items that stand again, 32 bytes each; at most 2,000
-	// A certificate: envelopes, domain tidings/sighting/1, at most 8, one of each owner. That of the entry's signer is a bare
-	// Sighting, because the signature of the entry holds for it.
+	// A certificate: envelopes, domain tidings/sighting/1, at most 8, one of each owner. That of the entry's signer has
+	// neither key nor signature, because those of the entry hold for it.
 	Sightings     [][]byte `protobuf:"bytes,7,rep,name=sightings,proto3" json:"sightings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -57,7 +57,7 @@ func withCutOff(c proxy.Channel, s feedtree.Subscription, cut *feedtree.CutOff) 
 	return c
 }
 
-// A Contact is what a node has to do with its network.
+// A Contact says whether, and how, a node is in contact with its network.
 type Contact struct {
 	Network string // name of the network
 	State   overlay.State

@@ -12,8 +12,8 @@ import (
 const (
 	// journalEvery is the time between two checks of what a journal logs.
 	journalEvery = 5 * time.Second
-	// contactChecks is the number of checks of which one looks whether a node that was in contact still is. It
-	// looks at all subscriptions.
+	// contactChecks is the number of checks of which one looks whether a node that was once in contact with others still is, or is
+	// again. That look takes time for each subscription.
 	contactChecks = 3
 	// failureEvery is how often the log repeats that a store cannot be written.
 	failureEvery = 5 * time.Minute

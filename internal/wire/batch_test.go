@@ -11,6 +11,7 @@ import (
 
 	"filippo.io/edwards25519"
 	"github.com/oasisprotocol/curve25519-voi/curve"
+	"github.com/oasisprotocol/curve25519-voi/curve/scalar"
 )
 
 // OpenAll finds the same envelopes valid as Open, wherever the wrong ones stand and whatever is wrong with them.
@@ -83,6 +84,9 @@ func TestVerifiersAgreeOnSignaturesWithTorsion(t *testing.T) {
 	}
 	plain := NewSigner(key, network).Sign(DomainEntry, payload).Raw
 	wrong := NewSigner(key, Hash{2}).Sign(DomainEntry, payload).Raw
+	if statements := []statement{v.(verifier).statementOf(t, odd), v.(verifier).statementOf(t, plain)}; !validTogether(statements) {
+		t.Error("one equation refuses torsion")
+	}
 	for _, batch := range slices.Repeat([][][]byte{{odd}, {plain, odd}, {odd, odd, plain}, {odd, wrong}}, 2*tableAfter) { // also with multiples
 		for i, got := range v.OpenAll(DomainEntry, batch) {
 			if want := bytes.Equal(batch[i], wrong); want != errors.Is(got.Err, ErrSignature) {
@@ -90,6 +94,16 @@ func TestVerifiersAgreeOnSignaturesWithTorsion(t *testing.T) {
 			}
 		}
 	}
+}
+
+// statementOf returns what the signature of an entry is about.
+func (v verifier) statementOf(t *testing.T, raw []byte) statement {
+	t.Helper()
+	signed, signature, err := parseEnvelope(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.statement(DomainEntry, signed, signature)
 }
 
 // Everybody can sign for a key of small order, and all ways of verifying accept that: a node that refused it would disagree, too.
@@ -136,11 +150,8 @@ func TestVerifiersAgreeOnKeysThatSignOften(t *testing.T) {
 					valid++
 				}
 			}
-			high := bytes.Clone(raws[3]) // its s is as large again as the order of the group, which many verifiers accept
-			for i, carry := len(high)-ed25519.SignatureSize/2, 0; i < len(high); i++ {
-				carry += int(high[i]) + int(order[i-(len(high)-ed25519.SignatureSize/2)])
-				high[i], carry = byte(carry), carry>>8
-			}
+			high := bytes.Clone(raws[3])
+			addTo(high[len(high)-32:], order) // many verifiers accept that
 			other := bytes.Clone(raws[4])
 			other[len(other)-1] ^= 1
 			wrong := 0
@@ -155,8 +166,16 @@ func TestVerifiersAgreeOnKeysThatSignOften(t *testing.T) {
 			}
 		}
 	}
-	if multiples(curve.CompressedEdwardsY(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey))) == nil {
-		t.Error("a key that has signed often has no multiples")
+	if _, ok := tables.Peek(curve.CompressedEdwardsY(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey))); ok != multiplesPay {
+		t.Errorf("multiples of a key that has signed often: %v", ok)
+	}
+}
+
+// addTo adds numbers whose lowest byte is the first.
+func addTo(sum []byte, n [32]byte) {
+	for i, carry := 0, 0; i < len(sum); i++ {
+		carry += int(sum[i]) + int(n[i])
+		sum[i], carry = byte(carry), carry>>8
 	}
 }
 
@@ -174,8 +193,46 @@ func TestOnlyValidSignaturesCountForMultiples(t *testing.T) {
 		}
 		v.OpenAll(DomainEntry, [][]byte{foreign, foreign, foreign})
 	}
-	if _, known := tables.Peek(curve.CompressedEdwardsY(key.Public().(ed25519.PublicKey))); known {
+	if counts.Contains(curve.CompressedEdwardsY(key.Public().(ed25519.PublicKey))) {
 		t.Error("the key is known")
+	}
+}
+
+// One equation accepts all valid signatures and no wrong ones, also those whose errors would cancel each other if all had the same
+// factor. OpenAll would hide it: what the equation refuses is verified one by one.
+func TestOneEquationForManySignatures(t *testing.T) {
+	one, minusOne := [32]byte{1}, [32]byte(bytes.Repeat([]byte{0xff}, 32))
+	sign := func(key byte, n int) (all []statement) {
+		private := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{key}, ed25519.SeedSize))
+		for i := range n {
+			message := []byte{byte(i)}
+			all = append(all, statement{private.Public().(ed25519.PublicKey), message, ed25519.Sign(private, message)})
+		}
+		return all
+	}
+	for round := range 2 * tableAfter { // also with multiples
+		if all := slices.Concat(sign(200, 3), sign(201, 1), sign(202, 2)); !validTogether(all) {
+			t.Fatalf("round %d: valid signatures are refused", round)
+		}
+		for what, changes := range map[string][][32]byte{"one error": {one}, "errors that cancel each other": {one, minusOne}, "a number above the order": {order}} {
+			all := sign(200, 4)
+			for i, by := range changes {
+				addTo(all[i].signature[32:], by)
+			}
+			if validTogether(all) {
+				t.Fatalf("round %d: %s: accepted", round, what)
+			}
+		}
+	}
+	all := sign(200, 2)
+	var challenges []*scalar.Scalar
+	for _, s := range all {
+		challenges = append(challenges, s.challenge())
+	}
+	before := factors(all, challenges)
+	addTo(all[1].signature[32:], one)
+	if after := factors(all, challenges); before[0].Equal(after[0]) == 1 || before[1].Equal(after[1]) == 1 || before[0].Equal(before[1]) == 1 {
+		t.Error("the factors do not follow from all the signatures")
 	}
 }
 

@@ -126,6 +126,19 @@ func Envelope(key ed25519.PublicKey, payload, signature []byte) []byte {
 	return raw
 }
 
+// Bare encodes a payload as an envelope without key and signature, for a reader who knows its author from elsewhere: from the
+// signature of what the payload is a part of. No signed envelope looks like it.
+func Bare(payload []byte) []byte { return Envelope(nil, payload, nil) }
+
+// OpenBare returns the payload of a bare envelope.
+func OpenBare(raw []byte) ([]byte, error) {
+	field, err := fieldsOf(raw)
+	if err != nil || len(field[0])+len(field[2]) > 0 {
+		return nil, fmt.Errorf("%w without key and signature", ErrEnvelope)
+	}
+	return field[1], nil
+}
+
 // signedBytes returns the bytes that a signature covers.
 func signedBytes(domain Domain, network Hash, payload []byte) []byte {
 	b := make([]byte, 0, len(domain)+1+len(network)+len(payload))
@@ -182,12 +195,9 @@ func (v verifier) OpenAll(domain Domain, raws [][]byte) []Opened {
 			of, batch = append(of, i), append(batch, v.statement(domain, all[i].Signed, signature))
 		}
 	}
-	if len(batch) > 1 && allValid(batch) {
-		return all
-	}
-	for j, i := range of { // those that are wrong are found one by one
-		if !batch[j].valid() {
-			all[i] = Opened{Err: ErrSignature}
+	for j, valid := range validAll(batch) {
+		if !valid {
+			all[of[j]] = Opened{Err: ErrSignature}
 		}
 	}
 	return all
@@ -195,11 +205,23 @@ func (v verifier) OpenAll(domain Domain, raws [][]byte) []Opened {
 
 // parseEnvelope parses an envelope, and does not verify its signature.
 func parseEnvelope(raw []byte) (s Signed, signature []byte, err error) {
-	var field [3][]byte
+	field, err := fieldsOf(raw)
+	if err != nil {
+		return s, nil, err
+	}
+	key, payload, signature := field[0], field[1], field[2]
+	if len(key) != ed25519.PublicKeySize || len(signature) != ed25519.SignatureSize {
+		return s, nil, fmt.Errorf("%w: key of %d bytes, signature of %d", ErrEnvelope, len(key), len(signature))
+	}
+	return Signed{Key: key, Payload: payload, Raw: raw}, signature, nil
+}
+
+// fieldsOf returns the key, the payload and the signature of an envelope.
+func fieldsOf(raw []byte) (field [3][]byte, err error) {
 	for rest := raw; len(rest) > 0; {
 		num, typ, n := protowire.ConsumeField(rest)
 		if n < 0 {
-			return s, nil, ErrEnvelope
+			return field, ErrEnvelope
 		}
 		if typ == protowire.BytesType && num >= 1 && num <= 3 {
 			_, _, t := protowire.ConsumeTag(rest)
@@ -207,11 +229,7 @@ func parseEnvelope(raw []byte) (s Signed, signature []byte, err error) {
 		}
 		rest = rest[n:]
 	}
-	key, payload, signature := field[0], field[1], field[2]
-	if len(key) != ed25519.PublicKeySize || len(signature) != ed25519.SignatureSize {
-		return s, nil, fmt.Errorf("%w: key of %d bytes, signature of %d", ErrEnvelope, len(key), len(signature))
-	}
-	return Signed{Key: key, Payload: payload, Raw: raw}, signature, nil
+	return field, nil
 }
 
 // Reopen returns the content of an envelope whose signature the caller has verified before.
