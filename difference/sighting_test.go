@@ -89,10 +89,14 @@ func FuzzSighting(f *testing.F) {
 		{Url: itsURL, TimeMs: 7, Seen: VersionBytes(make([]Version, 1)), Missing: VersionBytes(make([]Version, 1))}, {}, {Url: itsURL, Seen: [][]byte{[]byte("short")}},
 	} {
 		f.Add(wire.Encode(m))
+		f.Add(wire.Bare(wire.Encode(m)))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if s, err := OpenSighting(verify, b); err == nil && bytes.Equal(s.Owner, public(5)) {
 			t.Errorf("who has not signed says %+v", s)
+		}
+		if s, err := OpenBare(public(5), b); err == nil && len(s.Seen)+len(s.Missing) > MaxSeen {
+			t.Errorf("a bare sighting exceeds the bounds: %+v", s)
 		}
 		s, err := OpenSighting(verify, by.Sign(wire.DomainSighting, b).Raw)
 		if err != nil {
