@@ -150,11 +150,12 @@ func factors(all []statement, challenges []*scalar.Scalar) []*scalar.Scalar {
 
 // validAll verifies signatures, and reports which are valid.
 func validAll(all []statement) []bool {
-	keys := map[curve.CompressedEdwardsY]bool{}
+	keys, tabled := map[curve.CompressedEdwardsY]bool{}, true
 	for _, s := range all {
-		keys[curve.CompressedEdwardsY(s.key)] = true
+		key := curve.CompressedEdwardsY(s.key)
+		keys[key], tabled = true, tabled && tables.Contains(key)
 	}
-	together := len(all) > 1 && (len(all) >= batchFactor*len(keys) || !multiplesPay) && validTogether(all)
+	together := len(all) > 1 && (len(all) >= batchFactor*len(keys) || !tabled) && validTogether(all)
 	valid := make([]bool, len(all))
 	for i, s := range all {
 		valid[i] = together || s.valid()
