@@ -3,7 +3,7 @@
 //
 //	DoubleRoot       overlay: a member acts as root of keys to which others are nearer
 //	NoAck            overlay: the root of some keys acknowledges nothing
-//	LateAck          overlay: the root of some keys acknowledges only the fourth copy of a message
+//	LateAck          overlay: the root of some keys acknowledges only the fifth copy of a message
 //	KeepDead         overlay: dead members stay in the leaf
 //	StaleCount       overlay: counts are never corrected
 //	KeepMessages     overlay: forwarded messages are never forgotten
