@@ -11,8 +11,10 @@ import (
 const (
 	// idleCheck is how often a channel without readers is checked.
 	idleCheck = time.Minute
-	// upkeepBatches is in how many batches the channels are kept up, from one upkeep of a channel to its next.
-	upkeepBatches = 64
+	// upkeepBatches is in how many batches the channels are kept up, from one upkeep of a channel to its next, if a node leads at
+	// least batchedChannels.
+	upkeepBatches   = 64
+	batchedChannels = 1000
 )
 
 // run keeps up the channels that are due.
@@ -24,15 +26,18 @@ func (sq *sequencer) run(now time.Time) {
 	}
 }
 
-// scheduleUpkeep plans the next upkeep of a channel, together with those of others: a node that leads a hundred thousand would
-// otherwise wake up a thousand times a second. It comes up to a batch's time early. The batches of different nodes do not come at
-// the same time.
+// scheduleUpkeep plans the next upkeep of a channel. A node that leads many keeps them up in batches: with a hundred thousand it
+// would otherwise wake up a thousand times a second. An upkeep comes up to a batch's time early. The batches of different nodes do
+// not come at the same time.
 func (sq *sequencer) scheduleUpkeep(l *leaderState, now time.Time) {
 	pause := max(idleCheck, sq.cfg.MaintenanceInterval/10)
-	batch := pause / upkeepBatches
-	self := sq.node.ID()
-	phase := time.Duration(binary.BigEndian.Uint64(self[:]) % uint64(batch))
-	l.upkeepAt = now.Add(pause - phase).Truncate(batch).Add(phase)
+	l.upkeepAt = now.Add(pause)
+	if len(sq.leaders) >= batchedChannels {
+		batch := pause / upkeepBatches
+		self := sq.node.ID()
+		phase := time.Duration(binary.BigEndian.Uint64(self[:]) % uint64(batch))
+		l.upkeepAt = now.Add(pause - phase).Truncate(batch).Add(phase)
+	}
 	sq.calendar.Add(l.upkeepAt, l.key)
 }
 
