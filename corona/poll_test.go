@@ -279,7 +279,7 @@ func TestAPollWithoutAnAnswerIsRepeated(t *testing.T) {
 	if n := len(l.asked); n != 1 {
 		t.Errorf("asked %d times before patience ended", n)
 	}
-	l.run(2*time.Minute, p)
+	l.run(time.Minute, p)
 	if st := p.Stats(); st.Late != 1 || titles(log.items) != "one" {
 		t.Errorf("%+v, %q", st, titles(log.items))
 	}

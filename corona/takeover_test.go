@@ -244,7 +244,7 @@ func TestAnOrderEndedByAnotherNodeIsRenewed(t *testing.T) {
 	p.ended = wedge.Term{Epoch: p.epoch + 1, Seq: 2}
 	p.Release(key(site))
 	p.epoch += 2
-	l.run(time.Hour+time.Minute, p)
+	l.run(time.Hour, p)
 	if n := len(l.asked) - before; n < 2 {
 		t.Errorf("%d polls in the hour after", n)
 	}

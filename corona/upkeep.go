@@ -11,8 +11,8 @@ import (
 const (
 	// idleCheck is how often a channel without readers is checked.
 	idleCheck = time.Minute
-	// upkeepBatches is in how many batches the channels are kept up, from one upkeep of a channel to its next, if a node leads at
-	// least batchedChannels.
+	// upkeepBatches is the number of batches in which a node that leads at least batchedChannels keeps them up, between two upkeeps
+	// of one channel. Fewer channels wake it up less than twenty times a second.
 	upkeepBatches   = 64
 	batchedChannels = 1000
 )

@@ -289,7 +289,7 @@ func TestCanonicalIsIdempotent(t *testing.T) {
 	})
 }
 
-// What is plain at first sight is what the parser makes of it.
+// The parser returns every plain address unchanged.
 func TestPlainAddressesAreCanonical(t *testing.T) {
 	word := rapid.SampledFrom([]string{
 		"a", "B", "7", "0", "01", "255", "0x7f", "xn", "org", "example", "feed.xml", "-", "--", "_", "~", "+", ",", "=", "&", ".", "..", ":", "/", "//", "?", "80", "443", "4801", "65535", "65536", "%",

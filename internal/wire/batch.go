@@ -12,7 +12,7 @@ import (
 )
 
 // zip215 is the condition for a valid signature (R, s) of a message by a key A: 8sB = 8R + 8kA, where k is the challenge. It
-// gives the same result for one signature and for many at once, whereas crypto/ed25519 leaves out the factor 8 and may refuse
+// gives the same result for one signature and for many at once, whereas crypto/ed25519 leaves out the cofactor 8 and may refuse
 // what a batch accepts. Nodes that verify the same entry alone and in a batch have to agree. Only the owner of a key can make
 // a signature of which the two differ. See https://zips.z.cash/zip-0215.
 var zip215 = &ed25519.Options{Verify: ed25519.VerifyOptionsZIP_215}
@@ -95,7 +95,7 @@ func (s statement) validBy(negative *curve.EdwardsBasepointTable) bool {
 		return true
 	}
 	given, err := new(curve.EdwardsPoint).SetCompressedY(s.commitment())
-	return err == nil && r.Sub(&r, given).IsSmallOrder() // the same but for the factor 8
+	return err == nil && r.Sub(&r, given).IsSmallOrder() // ZIP 215 compares the points after multiplying both by the cofactor 8
 }
 
 // commitment returns R.
@@ -123,9 +123,9 @@ func (s statement) challenge() *scalar.Scalar {
 	return k
 }
 
-// factors returns a number of 128 bits for each signature, given their challenges. They follow from all the signatures: who signs
-// cannot choose them, but only try again with another signature.
-func factors(all []statement, challenges []*scalar.Scalar) []*scalar.Scalar {
+// coefficients returns a number of 128 bits for each signature, given their challenges. They are a hash of all the signatures, so
+// that a signer can only try again with another signature, and not choose them.
+func coefficients(all []statement, challenges []*scalar.Scalar) []*scalar.Scalar {
 	transcript := sha512.New()
 	for i, s := range all {
 		var k [scalar.ScalarSize]byte
@@ -163,11 +163,11 @@ func validAll(all []statement) []bool {
 	return valid
 }
 
-// validTogether reports whether signatures are all valid. It multiplies the equation of each by a factor and adds them all up, so
-// that the terms of a key become one. Wrong signatures pass only if their errors add up to zero, which has a probability of 2^-128
+// validTogether reports whether signatures are all valid. It multiplies the equation of each by its coefficient and adds them all up, so
+// that a key has one term however often it signed. Wrong signatures pass only if their errors add up to zero, which has a probability of 2^-128
 // each time (go test -bench OpenAll).
 func validTogether(all []statement) bool {
-	keys := map[curve.CompressedEdwardsY]*scalar.Scalar{} // the factor of A
+	keys := map[curve.CompressedEdwardsY]*scalar.Scalar{} // A: its coefficient in the sum
 	challenges, responses, points := make([]*scalar.Scalar, len(all)), make([]*scalar.Scalar, len(all)), make([]*curve.EdwardsPoint, len(all))
 	for i, s := range all {
 		var ok bool
@@ -180,7 +180,7 @@ func validTogether(all []statement) bool {
 		}
 		challenges[i] = s.challenge()
 	}
-	z := factors(all, challenges)
+	z := coefficients(all, challenges)
 	var base, product scalar.Scalar
 	for i, s := range all {
 		base.Add(&base, product.Mul(z[i], responses[i]))
@@ -192,16 +192,16 @@ func validTogether(all []statement) bool {
 	}
 	var total, term curve.EdwardsPoint // sB - kA - R of all
 	total.MulBasepoint(curve.ED25519_BASEPOINT_TABLE, &base)
-	for key, factor := range keys {
+	for key, coefficient := range keys {
 		if negative, ok := tables.Get(key); ok {
-			total.Add(&total, term.MulBasepoint(negative, factor))
+			total.Add(&total, term.MulBasepoint(negative, coefficient))
 			continue
 		}
 		a, err := new(curve.EdwardsPoint).SetCompressedY(&key)
 		if err != nil {
 			return false
 		}
-		points, z = append(points, a), append(z, factor)
+		points, z = append(points, a), append(z, coefficient)
 	}
 	if total.Sub(&total, term.MultiscalarMulVartime(z, points)); !total.IsSmallOrder() {
 		return false

@@ -199,7 +199,7 @@ func TestOnlyValidSignaturesCountForMultiples(t *testing.T) {
 }
 
 // One equation accepts all valid signatures and no wrong ones, also those whose errors would cancel each other if all had the same
-// factor. OpenAll would hide it: what the equation refuses is verified one by one.
+// coefficient. OpenAll would hide it: what the equation refuses is verified one by one.
 func TestOneEquationForManySignatures(t *testing.T) {
 	one, minusOne := [32]byte{1}, [32]byte(bytes.Repeat([]byte{0xff}, 32))
 	sign := func(key byte, n int) (all []statement) {
@@ -229,10 +229,10 @@ func TestOneEquationForManySignatures(t *testing.T) {
 	for _, s := range all {
 		challenges = append(challenges, s.challenge())
 	}
-	before := factors(all, challenges)
+	before := coefficients(all, challenges)
 	addTo(all[1].signature[32:], one)
-	if after := factors(all, challenges); before[0].Equal(after[0]) == 1 || before[1].Equal(after[1]) == 1 || before[0].Equal(before[1]) == 1 {
-		t.Error("the factors do not follow from all the signatures")
+	if after := coefficients(all, challenges); before[0].Equal(after[0]) == 1 || before[1].Equal(after[1]) == 1 || before[0].Equal(before[1]) == 1 {
+		t.Error("the coefficients do not depend on all the signatures")
 	}
 }
 
