@@ -118,7 +118,7 @@ func smallDisk(t *testing.T, size int) string {
 	t.Helper()
 	dir := t.TempDir()
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%d", size), "tidings-test", dir).CombinedOutput(); err != nil {
-		t.Skipf("no small disk can be mounted: %v: %s", err, out)
+		t.Skipf("only a user who may mount can have a small disk: %v: %s", err, out)
 	}
 	t.Cleanup(func() {
 		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {

@@ -120,7 +120,7 @@ func throughFullDisk(t *testing.T, path string, makeRoom func()) {
 func TestFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
-		t.Skipf("mount a small disk: %v", err)
+		t.Skipf("only a user who may mount can have a small disk: %v", err)
 	}
 	defer func() {
 		if err := syscall.Unmount(dir, 0); err != nil {
@@ -155,7 +155,7 @@ func TestFullDisk(t *testing.T) {
 func TestFullDiskAtTheStart(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=256k"); err != nil {
-		t.Skipf("mount a small disk: %v", err)
+		t.Skipf("only a user who may mount can have a small disk: %v", err)
 	}
 	defer func() {
 		if err := syscall.Unmount(dir, 0); err != nil {
