@@ -129,10 +129,9 @@ type decodedEntry struct {
 	difference.Delta
 	// unreadable is set if part of the body or all of it could not be read: the disk has lost it, or the sequencer
 	// signed something other than a delta.
-	unreadable  bool
-	bodyLost    bool                   // the disk does not have the body
-	certificate int                    // the number of sightings, valid or not
-	sightings   []*difference.Sighting // those that have been verified
+	unreadable bool
+	bodyLost   bool                   // the disk does not have the body
+	sightings  []*difference.Sighting // those of the delta that have been verified
 }
 
 // changeSize is what a change takes in memory beside its text, in bytes, and about what a former key of a pin takes.
@@ -236,7 +235,8 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 	es.owners.Bodies(entries, func(bodies [][]byte) {
 		got := make([]decodedEntry, len(entries))
 		es.worker.Do(func() {
-			var certificates [][]byte
+			var certificates [][]byte // of all entries
+			sightings := make([]int, len(entries))
 			size := 0
 			for i, b := range bodies {
 				d, err := read.decode(entries[i], b)
@@ -246,7 +246,7 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 				}
 				got[i].unreadable, got[i].bodyLost = err != nil || b == nil || !signed, b == nil
 				certificates = append(certificates, d.Sightings...)
-				got[i].certificate = len(d.Sightings)
+				sightings[i] = len(d.Sightings)
 				if size += got[i].size(); size >= decodeStep {
 					got = got[:i+1]
 					break
@@ -254,7 +254,7 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 			}
 			opened := difference.OpenSightings(es.verify, certificates)
 			for i := range got {
-				n := got[i].certificate
+				n := sightings[i]
 				got[i].sightings = es.forFeed(entries[i].Key, withBare(entries[i].Signer, certificates[:n], opened[:n]))
 				opened, certificates = opened[n:], certificates[n:]
 			}
