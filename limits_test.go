@@ -143,6 +143,7 @@ var limits = []struct {
 		{"feedtree", "maxOwnerLookups maxOwnerAddrs", "feeds whose owners one audit looks up; owners' addresses remembered", "the rest follows in the next audit; the addresses are forgotten and found again"},
 		{"feedtree", "maxPushes maxAllPushes pushTimeout", "publications in progress for one feed, for all feeds; time for each", "not accepted; the publisher's record keeps them and they are sent again"},
 		{"internal/publisher", "minFoldedLog:B maxEarlier maxEarlierAccepted maxEarlierBytes:B", "log of a publisher's record, unless the record is larger; envelopes kept before the last one; those before the last accepted one, and their bytes", "the record is written anew; the oldest is dropped, and cannot be sent again"},
+		{"feedtree", "groupsAtOnce", "groups of entries that are decoded at a time", "later ones wait, and become one group, whose certificates are verified together"},
 		{"feedtree", "decodeStep:B", "bytes of items that are decoded of a log at a time, beyond one entry (`difference.MaxDelta`)", "the rest follows in further steps"},
 		{"feedtree", "maxRecentEntries maxRecentBytes:B recentTime", "entries whose content is kept after it was read or made, of all feeds; its bytes; the time for which it is kept", "it is decoded again"},
 		{"feedtree", "maxDocumentBytes:B maxExtraBytes:B", "bytes of the items of a feed that readers see; of those that its log lacks", "the oldest are left out, and `tidings status` says so; they are not shown until the log has them"},

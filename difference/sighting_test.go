@@ -2,6 +2,8 @@ package difference
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -112,42 +114,68 @@ func FuzzSighting(f *testing.F) {
 	})
 }
 
-// BenchmarkSightings measures the check of the certificates of items that arrive together: three sightings each, by the
-// owners of one feed, one of which is the signer of the entry. Every entry has a signature, whatever is in it; how long the check
-// takes with that of the certificate's entry is printed, too.
+// BenchmarkSightings measures the check of the certificates of items that arrive together: three sightings each, one of which is by
+// the signer of the entry. They are of one feed, or of feeds whose owners are any of 1,024 members. Every entry has a signature,
+// whatever is in it; how long the check takes with that of the certificate's entry is printed, too.
 func BenchmarkSightings(b *testing.B) {
 	home := wire.HashOf([]byte("home"))
-	verify, signer := wire.NewVerifier(home), public(0)
-	for _, items := range []int{1, 4, 16, 64} {
-		var signed, bare, entries [][]byte
-		for i := range items {
-			for by := range byte(3) {
-				s := See(wire.NewSigner(keyOf(by), home), itsURL, make([]Version, 1), time.Unix(int64(i), 0))
-				if by == 0 {
-					bare = append(bare, s.Bare())
-				} else {
-					signed = append(signed, s.Raw)
+	verify := wire.NewVerifier(home)
+	for _, owners := range []int{3, 1024} {
+		var signers []*wire.Signer
+		for i := range owners {
+			signers = append(signers, wire.NewSigner(ed25519.NewKeyFromSeed(binary.BigEndian.AppendUint64(make([]byte, 24), uint64(i))), home))
+		}
+		for _, items := range []int{1, 4, 16, 64} {
+			var groups []certificates
+			for n := 0; n < max(items, owners); n += items {
+				var g certificates
+				for i := range items {
+					g.add(signers, 3*(n+i))
 				}
+				groups = append(groups, g)
 			}
-			entries = append(entries, wire.NewSigner(keyOf(0), home).Sign(wire.DomainEntry, []byte{byte(i)}).Raw)
+			for name, withEntries := range map[string]bool{"": false, " with entries": true} {
+				b.Run(fmt.Sprintf("%d of %d owners%s", items, owners, name), func(b *testing.B) {
+					for i := 0; b.Loop(); i++ {
+						groups[i%len(groups)].check(b, verify, withEntries)
+					}
+					b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*items), "µs/item")
+				})
+			}
 		}
-		for name, withEntries := range map[string]bool{"": false, " and entries": true} {
-			b.Run(fmt.Sprint(items, name), func(b *testing.B) {
-				for b.Loop() {
-					if slices.Contains(OpenSightings(verify, signed), nil) {
-						b.Fatal("an invalid sighting")
-					}
-					for _, raw := range bare {
-						if _, err := OpenBare(signer, raw); err != nil {
-							b.Fatal(err)
-						}
-					}
-					if withEntries && slices.ContainsFunc(verify.OpenAll(wire.DomainEntry, entries), func(o wire.Opened) bool { return o.Err != nil }) {
-						b.Fatal("an invalid entry")
-					}
-				}
-				b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*items), "µs/item")
-			})
+	}
+}
+
+// certificates are those of items that arrive together.
+type certificates struct {
+	signed, bare, entries [][]byte
+	signers               []ed25519.PublicKey // of the entries
+}
+
+// add adds the certificate of an item by three signers, from a number on.
+func (c *certificates) add(signers []*wire.Signer, from int) {
+	for i := range 3 {
+		by := signers[(from+i)%len(signers)]
+		s := See(by, itsURL, make([]Version, 1), time.Unix(int64(from), 0))
+		if i > 0 {
+			c.signed = append(c.signed, s.Raw)
+			continue
 		}
+		c.bare, c.signers = append(c.bare, s.Bare()), append(c.signers, s.Owner)
+		c.entries = append(c.entries, by.Sign(wire.DomainEntry, binary.BigEndian.AppendUint64(nil, uint64(from))).Raw)
+	}
+}
+
+func (c *certificates) check(b *testing.B, verify wire.Verifier, withEntries bool) {
+	if slices.Contains(OpenSightings(verify, c.signed), nil) {
+		b.Fatal("an invalid sighting")
+	}
+	for i, raw := range c.bare {
+		if _, err := OpenBare(c.signers[i], raw); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if withEntries && slices.ContainsFunc(verify.OpenAll(wire.DomainEntry, c.entries), func(o wire.Opened) bool { return o.Err != nil }) {
+		b.Fatal("an invalid entry")
 	}
 }

@@ -22,12 +22,14 @@ const (
 	// whose statements a node verifies again and again. The key that has not been used for the longest time is dropped.
 	tabledKeys = 128
 	// countedKeys is the number of keys whose valid signatures are counted. Those of keys that are seen once drop no multiples.
-	countedKeys = 1024
+	countedKeys = 128
 	// tableAfter is after how many signatures of a key its multiples are calculated, which takes as long as four signatures.
 	tableAfter = 4
 	// batchFactor is how many signatures a key must have in a batch on average for one equation to take less time than one
 	// for each with multiples.
 	batchFactor = 2
+	// minBatch is how many signatures one equation takes less time for than voi takes for each of them.
+	minBatch = 3
 )
 
 // multiplesPay says whether multiples of keys are worth their calculation. Without vector instructions of amd64 they take as long
@@ -155,7 +157,8 @@ func validAll(all []statement) []bool {
 		key := curve.CompressedEdwardsY(s.key)
 		keys[key], tabled = true, tabled && tables.Contains(key)
 	}
-	together := len(all) > 1 && (len(all) >= batchFactor*len(keys) || !tabled) && validTogether(all)
+	pays := len(all) > 1 && len(all) >= batchFactor*len(keys) || !tabled && len(all) >= minBatch
+	together := pays && validTogether(all)
 	valid := make([]bool, len(all))
 	for i, s := range all {
 		valid[i] = together || s.valid()

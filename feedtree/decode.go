@@ -1,0 +1,244 @@
+package feedtree
+
+import (
+	"slices"
+
+	"tidings/difference"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+)
+
+// A decodedEntry is the content of an entry, as far as it could be read.
+type decodedEntry struct {
+	difference.Delta
+	// unreadable is set if part of the body or all of it could not be read: the disk has lost it, or the sequencer
+	// signed something other than a delta.
+	unreadable bool
+	bodyLost   bool                   // the disk does not have the body
+	sightings  []*difference.Sighting // those of the delta that have been verified
+}
+
+// changeSize is what a change takes in memory beside its text, in bytes, and about what a former key of a pin takes.
+const changeSize = 256
+
+// size returns the bytes of memory that what was read takes, about.
+func (d *decodedEntry) size() int {
+	n := len(d.Page) + (len(d.Withdrawn)+len(d.Standing))*len(feed.ID{}) + len(d.Changes)*changeSize
+	if d.Pin != nil {
+		n += len(d.Pin.Former) * changeSize
+		for _, w := range d.Pin.Witnesses {
+			n += len(w)
+		}
+	}
+	if d.Head != nil {
+		n += len(d.Head.Raw)
+	}
+	for i := range d.Changes {
+		n += len(d.Changes[i].Item.Raw)
+		if p := d.Changes[i].Publication; p != nil {
+			n += len(p.Raw)
+		}
+	}
+	return n
+}
+
+// decodeStep bounds, in bytes, what is decoded of a log at a time: the entries up to the first one with which they have as
+// much, which has at most difference.MaxDelta. An origin can serve items that shrink to a thousandth, so a log of 48 MiB may
+// have gigabytes of them.
+const decodeStep = 8 << 20
+
+// A decoder decodes the body of an entry.
+type decoder struct {
+	decode   func(e *owner.Entry, body []byte) (difference.Delta, error)
+	verifies bool // it verifies all signatures of items, and reads certificates
+}
+
+// decodeNew is for entries that this node has not read before.
+var decodeNew = decoder{func(_ *owner.Entry, body []byte) (difference.Delta, error) { return difference.Decode(body) }, true}
+
+// decode reads the bodies of entries as far as possible, and passes them to each in their order. Then it calls then. It counts
+// and reports those that are unreadable.
+func (es *entries) decode(of []*owner.Entry, each func(*owner.Entry, *decodedEntry), then func()) {
+	es.walk(of, decodeNew, func(e *owner.Entry, d *decodedEntry) bool {
+		each(e, d)
+		return true
+	}, then)
+}
+
+// walk is decode by a given decoder. It ends with the entry for which each returns false.
+func (es *entries) walk(of []*owner.Entry, read decoder, each func(*owner.Entry, *decodedEntry) bool, then func()) {
+	es.step(of, read, func(got []decodedEntry) {
+		for i := range got {
+			if !each(of[i], &got[i]) {
+				then()
+				return
+			}
+		}
+		if len(got) == len(of) {
+			then()
+			return
+		}
+		es.walk(of[len(got):], read, each, then)
+	})
+}
+
+// rereader returns the decoder for entries that a window has. It verifies the signatures only of those that were not readable
+// completely. If it did not, what decode has left out of them would count here.
+func (es *entries) rereader(c *channel) decoder {
+	unreadable := slices.Clone(c.window.unreadable)
+	return decoder{decode: func(e *owner.Entry, body []byte) (difference.Delta, error) {
+		if slices.Contains(unreadable, e.At.Seq) {
+			return difference.Decode(body)
+		}
+		d, err := difference.Reread(body)
+		d.Sightings = nil // the window has their marks
+		return d, err
+	}}
+}
+
+// keep keeps the content of an entry, which has been verified and signed for its feed, for those who want it next.
+func (es *entries) keep(key overlay.ID, body owner.Hash, d difference.Delta) {
+	if c := es.feeds[key]; c != nil && c.subscribed {
+		es.recent.add(key, body, d, es.clock.Now())
+	}
+}
+
+// step decodes the first ones of some entries, as many as decodeStep allows, and passes them to then.
+func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decodedEntry)) {
+	if got := es.recent.first(entries, read.verifies); len(got) > 0 {
+		es.worker.Do(func() {}, func() { then(got) })
+		return
+	}
+	packed := 0
+	for i, e := range entries {
+		if packed += e.Size; packed >= decodeStep {
+			entries = entries[:i+1]
+			break
+		}
+	}
+	es.owners.Bodies(entries, func(bodies [][]byte) {
+		es.waiting = append(es.waiting, &decoding{entries: entries, bodies: bodies, decoder: read, then: then})
+		es.decodeWaiting()
+	})
+}
+
+// A decoding is some entries of a feed whose bodies are decoded.
+type decoding struct {
+	entries []*owner.Entry
+	bodies  [][]byte
+	decoder
+	then func([]decodedEntry)
+
+	got          []decodedEntry // of the first entries
+	certificates [][][]byte     // those of got
+}
+
+// groupsAtOnce is how many groups of decodings are with the worker at a time. What comes meanwhile becomes one group, in which all
+// certificates are verified together: the more a node has to do, the less each of them costs.
+const groupsAtOnce = 4
+
+// decodeWaiting lets the worker decode what waits.
+func (es *entries) decodeWaiting() {
+	if len(es.waiting) == 0 || es.groups == groupsAtOnce {
+		return
+	}
+	group := es.waiting
+	es.waiting = nil
+	es.groups++
+	read := 0 // decodings
+	es.worker.Do(func() {
+		for size := 0; read < len(group) && size < decodeStep; read++ {
+			size += es.decodeBodies(group[read])
+		}
+		es.openCertificates(group[:read])
+	}, func() {
+		es.groups--
+		es.waiting = slices.Concat(group[read:], es.waiting)
+		es.decodeWaiting()
+		for _, d := range group[:read] {
+			es.decoded(d)
+		}
+	})
+}
+
+// decodeBodies decodes as many entries as decodeStep allows, at least one, and returns their size. It changes nothing but d.
+func (es *entries) decodeBodies(d *decoding) (size int) {
+	for i, b := range d.bodies {
+		delta, err := d.decode(d.entries[i], b)
+		signed := es.signedForFeed(d.entries[i].Key, delta)
+		e := decodedEntry{unreadable: err != nil || b == nil || !signed, bodyLost: b == nil}
+		if signed {
+			e.Delta = delta
+		}
+		d.got, d.certificates = append(d.got, e), append(d.certificates, delta.Sightings)
+		if size += e.size(); size >= decodeStep {
+			break
+		}
+	}
+	return size
+}
+
+// openCertificates verifies the certificates in decodings together. It changes nothing but the decodings.
+func (es *entries) openCertificates(group []*decoding) {
+	var all [][]byte
+	for _, d := range group {
+		all = append(all, slices.Concat(d.certificates...)...)
+	}
+	opened := difference.OpenSightings(es.verify, all)
+	for _, d := range group {
+		for i, certificate := range d.certificates {
+			e, n := d.entries[i], len(certificate)
+			d.got[i].sightings = es.forFeed(e.Key, withBare(e.Signer, certificate, opened[:n]))
+			opened = opened[n:]
+		}
+	}
+}
+
+// decoded passes what was decoded on. It counts and reports what is unreadable.
+func (es *entries) decoded(d *decoding) {
+	for i := range d.got {
+		e := d.entries[i]
+		if d.verifies && !d.got[i].unreadable && es.clock.Now().Sub(e.Time).Abs() < recentTime {
+			es.keep(e.Key, e.Body, d.got[i].Delta)
+		}
+		if d.got[i].unreadable {
+			es.stats.Unread++
+			if c := es.feeds[e.Key]; c != nil {
+				es.refusals.add(Refusal{URL: c.url, Why: "an entry of the log cannot be read, or holds an item that the publisher has not signed for this feed"})
+			}
+		}
+	}
+	d.then(d.got)
+}
+
+// withBare returns the sightings of a certificate, given those that were signed alone. Others may be bare: those of the entry's
+// signer.
+func withBare(signer env.PeerID, certificate [][]byte, signed []*difference.Sighting) []*difference.Sighting {
+	by, err := wire.PublicKeyOf(signer)
+	all := slices.Clone(signed)
+	for i, s := range all {
+		if s == nil && err == nil {
+			all[i], _ = difference.OpenBare(by, certificate[i]) // nil if it fails
+		}
+	}
+	return all
+}
+
+// forFeed returns those sightings that are valid and were signed for a feed. The owners of another feed may be the same, and
+// its items, too.
+func (es *entries) forFeed(key overlay.ID, all []*difference.Sighting) []*difference.Sighting {
+	return slices.DeleteFunc(all, func(s *difference.Sighting) bool {
+		return s == nil || overlay.Key(es.node.Network(), s.URL) != key
+	})
+}
+
+// signedForFeed reports whether all publications in a delta were signed for this feed. A publisher may use one key
+// for several feeds, and its items must not be moved from one to another.
+func (es *entries) signedForFeed(key overlay.ID, d difference.Delta) bool {
+	return !slices.ContainsFunc(d.Changes, func(ch difference.Change) bool {
+		return ch.Publication != nil && overlay.Key(es.node.Network(), ch.Publication.URL) != key
+	})
+}
