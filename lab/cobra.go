@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -33,8 +32,8 @@ type cobraCommand struct {
 func (c *cobraCommand) Help() string {
 	return "Cobra's figures (NSDI 2007) of our hosting centres, in virtual time. Latencies are those of King; web servers take 5 to " +
 		"25 ms for an answer. Which crawler polls which feed is what the crawlers come to themselves, beginning with the hash of its " +
-		"address; other assignments are computed beside it. Processor time is simulated only at reflectors. Figure 7 is that of bench " +
-		"reflector, 8 that of bench crawl, 10 that of bench match and 11 that of tidings provision; 5 and 6 describe feeds on the Web of 2006."
+		"address; other assignments are computed beside it. Processor time is simulated only at reflectors. Figures 5, 6 and 8 are those of " +
+		"bench crawl, 7 is that of bench reflector, 10 that of bench match and 11 that of tidings provision."
 }
 
 // Validate is called by kong after parsing the flags.
@@ -91,14 +90,9 @@ func (c *cobraCommand) Run(ctx context.Context, s stdio) error {
 	if f.crawl == nil && len(f.runs) == 0 {
 		return failed
 	}
-	var files []string
-	for _, d := range f.all() {
-		if c.Out != "" {
-			if err := d.Save(c.Out, d.name); err != nil {
-				return joinErrors(failed, err)
-			}
-			files = append(files, filepath.Join(c.Out, d.name+".svg"))
-		}
+	files, err := saveFigures(c.Out, f.all())
+	if err != nil {
+		return joinErrors(failed, err)
 	}
 	return joinErrors(failed, c.report(s.out, map[string]any{"crawl": f.crawl, "runs": f.runs, "files": files, "seed": c.Seed}, f.print, f.marks()))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -24,6 +25,20 @@ type coronaFigures struct {
 type namedFigure struct {
 	name string
 	figure.Figure
+}
+
+// saveFigures writes figures into a folder, unless it is "", and returns their files.
+func saveFigures(dir string, all []namedFigure) (files []string, err error) {
+	for _, f := range all {
+		if dir == "" {
+			break
+		}
+		if err := f.Save(dir, f.name); err != nil {
+			return files, err
+		}
+		files = append(files, filepath.Join(dir, f.name+".svg"))
+	}
+	return files, nil
 }
 
 // drawnAs is the name and colour of an objective in all figures: full for our scheme, faint for the

@@ -12,7 +12,9 @@ import (
 	"github.com/alecthomas/kong"
 
 	"tidings/internal/daemon/origin"
+	"tidings/internal/plot"
 	"tidings/lab/crawl"
+	"tidings/lab/figure"
 	"tidings/lab/mark"
 )
 
@@ -22,14 +24,15 @@ type crawlCommand struct {
 	Data  string        `placeholder:"DIR" help:"Folder of the traces: NAME.tar.zst, with snapshots of one document each."`
 	Every time.Duration `default:"30m" help:"Time between two polls of a feed (${default})."`
 	Hold  time.Duration `default:"24h" help:"Longest time for which a snapshot counts (${default})."`
+	Out   string        `placeholder:"DIR" help:"Draw Figures 6 and 8 into DIR."`
 }
 
 // Help is appended to the command's help.
 func (c *crawlCommand) Help() string {
 	return "Figure 8 of Cobra (NSDI 2007): bytes fetched, and bytes passed on, if every poll fetches the feed; if its origin " +
 		"answers 304 while it is the same; if, in addition, known documents are not passed on; and if only new items and " +
-		"edits are passed on. Traces that are not feeds are left out. With --quick it uses one generated " +
-		"feed."
+		"edits are passed on. Figure 5: sizes of feeds and articles; and Figure 6: how long it takes to read a document, by its size, without " +
+		"the network. Traces that are not feeds are left out. With --quick it uses one generated feed."
 }
 
 // Validate is called by kong after parsing the flags.
@@ -101,10 +104,20 @@ func (c *crawlCommand) crawl(ctx context.Context, name string, snapshots []origi
 func (c *crawlCommand) show(s stdio, found []crawl.Trace) error {
 	total := crawl.Total(found)
 	passed := float64(total[len(total)-1].Passed) / float64(total[0].Fetched)
+	files, err := saveFigures(c.Out, crawlFigures(total, found))
+	if err != nil {
+		return err
+	}
+	feeds := crawl.PropertiesOf(found)
 	return c.report(s.out, struct {
-		Runs   []crawl.Run   `json:"runs"`
-		Traces []crawl.Trace `json:"traces"`
-	}{total, found}, func(line printer) { printCrawl(line, total, found) }, []mark.Mark{
+		Runs   []crawl.Run      `json:"runs"`
+		Traces []crawl.Trace    `json:"traces"`
+		Feeds  crawl.Properties `json:"properties"`
+		Files  []string         `json:"files"`
+	}{total, found, feeds, files}, func(line printer) {
+		printCrawl(line, total, found)
+		printProperties(line, feeds)
+	}, []mark.Mark{
 		mark.AtMost("passed on by items, relative to full", "%", 100*passed, mostPassed).WithNote("the paper: 0.2 %"),
 	})
 }
@@ -130,6 +143,47 @@ func printCrawl(line printer, total []crawl.Run, traces []crawl.Trace) {
 	for _, tr := range traces {
 		line("%s\t%d\t%d\t%.1f\t%d\t%d\t%.2f %%\t", tr.Name, tr.Polls, tr.Snapshots, float64(tr.Runs[0].Fetched)/1e6, tr.Items, tr.Failed,
 			100*float64(tr.Runs[3].Passed)/float64(max(tr.Runs[0].Fetched, 1)))
+	}
+}
+
+// printProperties prints Figure 5 beside the paper's.
+func printProperties(line printer, p crawl.Properties) {
+	line("\n%d feeds\tmedian\tp90\tpaper: median\tp90\t\t", p.Feeds)
+	for _, row := range []struct {
+		name        string
+		of          crawl.Distribution
+		median, p90 int
+	}{
+		{"bytes of a feed", p.FeedBytes, 7606, 22890}, {"articles of a feed", p.FeedItems, 10, 17},
+		{"bytes of an article", p.ArticleBytes, 768, 2426}, {"words of an article", p.ArticleWords, 61, 637},
+	} {
+		line("%s\t%.0f\t%.0f\t%d\t%d\t\t", row.name, row.of.Median, row.of.P90, row.median, row.p90)
+	}
+}
+
+// crawlFigures returns Figures 6 and 8.
+func crawlFigures(total []crawl.Run, traces []crawl.Trace) []namedFigure {
+	read := plot.Line{Name: "documents", Dots: true}
+	for _, t := range traces {
+		for _, d := range t.Documents {
+			read.X, read.Y = append(read.X, float64(d.Bytes)), append(read.Y, 1e3*d.Read.Seconds())
+		}
+	}
+	bars := plot.Bars{Name: "passed on"}
+	var modes []plot.Tick
+	for i, r := range total {
+		bars.Y = append(bars.Y, 100*float64(r.Passed)/float64(max(total[0].Fetched, 1)))
+		modes = append(modes, plot.Tick{At: float64(i) + 0.5, Label: fmt.Sprintf("%s: %.2g %%", r.Mode, bars.Y[i])})
+	}
+	return []namedFigure{
+		{"cobra-figure-6", figure.Figure{
+			Title: "Figure 6 of Cobra: size of a document, and time to read it", X: "bytes", Y: "milliseconds", LogX: true, LogY: true, Lines: []plot.Line{read},
+			Caption: "Recorded documents, each the first time that it is seen. The time is that from its bytes to what is passed on; the paper's is mostly that of the network.",
+		}},
+		{"cobra-figure-8", figure.Figure{
+			Title: "Figure 8 of Cobra: what a crawler passes on", Y: "% of full fetches", Bars: []plot.Bars{bars}, XTicks: modes,
+			Caption: "Recorded documents. The paper's last bar is 0.2 %.",
+		}},
 	}
 }
 

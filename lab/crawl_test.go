@@ -59,16 +59,27 @@ func TestCrawl(t *testing.T) {
 	one := "<item><guid>1</guid><title>One</title></item>"
 	writeTrace(t, dir, "feed", ".xml", rss(one), rss(one+"<item><guid>2</guid><title>Two</title></item>"))
 	writeTrace(t, dir, "page", ".html", "<html>a</html>", "<html>b</html>")
-	code, out, err := lab(t, "bench", "crawl", "--data", dir, "--every", "1m", "--json")
+	figures := filepath.Join(t.TempDir(), "figures")
+	code, out, err := lab(t, "bench", "crawl", "--data", dir, "--every", "1m", "--json", "--out", figures)
 	var got struct {
-		Runs   []crawl.Run   `json:"runs"`
-		Traces []crawl.Trace `json:"traces"`
+		Runs   []crawl.Run      `json:"runs"`
+		Traces []crawl.Trace    `json:"traces"`
+		Feeds  crawl.Properties `json:"properties"`
+		Files  []string         `json:"files"`
 	}
 	if code != exitDone || err != "" || json.Unmarshal([]byte(out), &got) != nil {
 		t.Fatalf("exit %d, %q, %s", code, err, out)
 	}
 	if len(got.Traces) != 1 || got.Traces[0].Items != 2 || len(got.Runs) != 4 || got.Runs[0].Mode != crawl.Full || got.Runs[3].Passed >= got.Runs[1].Passed {
 		t.Errorf("found %s", out)
+	}
+	if got.Feeds.Feeds != 1 || got.Feeds.FeedItems.Median != 2 || len(got.Files) != 2 {
+		t.Errorf("%+v, files %v", got.Feeds, got.Files)
+	}
+	for _, f := range got.Files {
+		if b, err := os.ReadFile(f); err != nil || !bytes.Contains(b, []byte("of Cobra")) {
+			t.Errorf("%s: %v, %s", f, err, b)
+		}
 	}
 	if code, out, _ := lab(t, "bench", "crawl", "--data", dir, "--every", "1m"); code != exitDone || !strings.Contains(out, "item-hash") || !strings.Contains(out, " met") {
 		t.Errorf("exit %d, %s", code, out)

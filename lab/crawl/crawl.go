@@ -1,5 +1,6 @@
-// Package crawl measures on traces of real feeds what Figure 8 of Cobra (NSDI 2007, §4.2) shows: how
-// much a crawler fetches, and how much of that it passes on, depending on how it detects new content.
+// Package crawl measures on traces of real feeds what Figures 5, 6 and 8 of Cobra (NSDI 2007, §4.1 and §4.2) show: how large
+// feeds and articles are, how long it takes to read a document of which size, and how much a crawler fetches, and passes on,
+// depending on how it detects new content.
 //
 //	full            every poll fetches the document and passes it on
 //	validators      the origin answers 304 while its document is the same
@@ -63,6 +64,9 @@ type Trace struct {
 	Items     int    `json:"items"`  // new items, and edits
 	Failed    int    `json:"failed"` // documents that could not be parsed, or were suspicious
 	Runs      []Run  `json:"runs"`   // in the order of Modes
+
+	Documents []Document `json:"-"` // that were not seen before and could be read
+	Articles  []Article  `json:"-"` // of the last of them
 }
 
 // Crawl polls the feed of a trace.
@@ -93,6 +97,9 @@ func (c Config) Crawl(ctx context.Context, name string, of []origin.Snapshot) (T
 			return t, err
 		}
 	}
+	if p.document != nil {
+		t.Articles = articlesOf(p.document)
+	}
 	return t, nil
 }
 
@@ -102,7 +109,8 @@ type poller struct {
 	last       []byte
 	hashes     [][sha256.Size]byte // of the last documents
 	known      difference.Known
-	suspicious bool // the last document was suspicious
+	suspicious bool       // the last document was suspicious
+	document   *feed.Feed // the last one that was read; nil: none
 }
 
 // poll polls the same document a number of times.
@@ -133,6 +141,7 @@ func (p *poller) poll(s origin.Snapshot, times int) error {
 
 // read passes on what is new in a document.
 func (p *poller) read(s origin.Snapshot, r *Run) error {
+	began := time.Now()
 	f, err := feed.Parse(s.Body, s.ContentType)
 	if err != nil {
 		p.trace.Failed++
@@ -148,6 +157,12 @@ func (p *poller) read(s origin.Snapshot, r *Run) error {
 	d := p.known.Diff(f)
 	p.known.Touch(f)
 	p.known.Add(d)
+	packed, err := d.Encode()
+	if err != nil {
+		return err
+	}
+	p.document = f
+	p.trace.Documents = append(p.trace.Documents, Document{len(s.Body), len(f.Items), time.Since(began)})
 	if d.Empty() {
 		return nil
 	}
@@ -158,10 +173,6 @@ func (p *poller) read(s origin.Snapshot, r *Run) error {
 		r.Passed += int64(len(c.Item.Raw))
 	}
 	p.trace.Items += len(d.Changes)
-	packed, err := d.Encode()
-	if err != nil {
-		return err
-	}
 	r.Packed += int64(len(packed))
 	return nil
 }

@@ -86,3 +86,32 @@ func TestPolls(t *testing.T) {
 		t.Errorf("%d polls of %d documents, want %d of 4", got.Polls, got.Snapshots, want)
 	}
 }
+
+// Each feed counts once, with its last document that could be read; a feed without any does not count.
+func TestPropertiesOfFeeds(t *testing.T) {
+	crawl := func(docs ...string) Trace {
+		var of []origin.Snapshot
+		for i, d := range docs {
+			of = append(of, origin.Snapshot{Time: time.Date(2026, 1, 1, 10+i, 0, 0, 0, time.UTC), ContentType: "application/xml", Body: []byte(d)})
+		}
+		got, err := Config{Interval: 30 * time.Minute, MaxHold: time.Hour}.Crawl(t.Context(), "a", of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	page := "<html><title>502</title></html>"
+	short, long := doc("10:00", 1, 3), doc("11:00", 1, 14)
+	traces := []Trace{crawl(page), crawl(long, short, page), crawl(short, short, long), crawl(long)}
+	if n := len(traces[1].Documents); n != 2 || traces[1].Documents[1].Bytes != len(short) || traces[1].Documents[1].Items != 3 {
+		t.Errorf("%d documents: %+v", n, traces[1].Documents)
+	}
+	got := PropertiesOf(traces)
+	want := Properties{
+		Feeds: 3, FeedBytes: Distribution{float64(len(long)), float64(len(long))}, FeedItems: Distribution{14, 14},
+		ArticleBytes: Distribution{float64(anItem), float64(anItem + 2)}, ArticleWords: Distribution{2, 2},
+	}
+	if got != want {
+		t.Errorf("%+v, not %+v", got, want)
+	}
+}

@@ -9,12 +9,14 @@ import (
 	"tidings/internal/plot"
 )
 
-// A Figure is a chart of some lines.
+// A Figure is a chart of some lines or bars.
 type Figure struct {
 	Title, X, Y string
 	Caption     string // text below the chart
 	LogX, LogY  bool
 	Lines       []plot.Line
+	Bars        []plot.Bars // the first at 0, each 1 wide
+	XTicks      []plot.Tick // nil: round numbers
 }
 
 // Size of a figure, in units of which a text is 11 high.
@@ -31,8 +33,8 @@ func (f Figure) Save(dir, name string) error {
 		return fmt.Errorf("save figure: %w", err)
 	}
 	c := plot.Chart{
-		Title: f.Title, X: plot.Axis{Label: f.X, Log: f.LogX}, Y: plot.Axis{Label: f.Y, Log: f.LogY},
-		Lines: f.Lines, Width: width, Height: height,
+		Title: f.Title, X: plot.Axis{Label: f.X, Log: f.LogX, Ticks: f.XTicks}, Y: plot.Axis{Label: f.Y, Log: f.LogY},
+		Lines: f.Lines, Bars: f.Bars, Width: width, Height: height,
 	}
 	if err := os.WriteFile(filepath.Join(dir, name+".svg"), []byte(c.File(f.Caption)), 0o644); err != nil {
 		return fmt.Errorf("save figure: %w", err)

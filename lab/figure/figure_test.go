@@ -29,6 +29,23 @@ func TestSave(t *testing.T) {
 	}
 }
 
+func TestBarsHaveTheirTicks(t *testing.T) {
+	dir := t.TempDir()
+	f := Figure{Title: "Modes", Y: "%", Bars: []plot.Bars{{Name: "passed on", Y: []float64{100, 18}}}, XTicks: []plot.Tick{{At: 0.5, Label: "full"}, {At: 1.5, Label: "validators"}}}
+	if err := f.Save(dir, "modes"); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "modes.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{">full<", ">validators<", "<rect"} {
+		if !bytes.Contains(b, []byte(text)) {
+			t.Errorf("%s is missing in %s", text, b)
+		}
+	}
+}
+
 func TestSaveSaysWhatIsWrong(t *testing.T) {
 	if err := (Figure{Lines: []plot.Line{{Name: "x", X: []float64{1}}}}).Save(t.TempDir(), "x"); err == nil {
 		t.Error("a line with places and no values was drawn")

@@ -114,6 +114,9 @@ func TestAReflectorIsFoundAgain(t *testing.T) {
 	if !run.Same || run.Live == 0 || run.Live > 100 || run.Disk == 0 {
 		t.Errorf("%+v", run)
 	}
+	if n := len(run.Growth); n <= memoryPoints || run.Growth[0].Articles != 0 || run.Growth[n-1].Articles != 100 {
+		t.Errorf("memory after some articles: %+v", run.Growth)
+	}
 }
 
 func untold() int { return 0 }

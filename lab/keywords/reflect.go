@@ -32,20 +32,31 @@ type ReflectConfig struct {
 // A ReflectRun is the result for a reflector with a real disk, which holds the texts of
 // subscriptions, the articles and the rings.
 type ReflectRun struct {
-	Subscriptions int     `json:"subscriptions"`
-	Articles      int     `json:"articles"`
-	Live          int     `json:"live"` // of these, kept in at least one feed
-	RSS           int     `json:"rss_bytes"`
-	Mapped        int     `json:"mapped_bytes"` // of these, pages of files
-	Disk          int64   `json:"disk_bytes"`
-	Mean          float64 `json:"us_per_article"` // from HTML to the ring
-	P50           float64 `json:"p50_us"`
-	P90           float64 `json:"p90_us"`
-	Subscribe     float64 `json:"us_per_subscription"` // until all are on the disk
-	Load          float64 `json:"load_s"`              // until a restarted reflector has all subscriptions and their feeds
-	LoadCPU       float64 `json:"load_cpu_s"`          // CPU time of that
-	Same          bool    `json:"same"`                // every feed is the same after the restart
+	Subscriptions int      `json:"subscriptions"`
+	Articles      int      `json:"articles"`
+	Live          int      `json:"live"`   // of these, kept in at least one feed
+	Growth        []Memory `json:"growth"` // of the memory
+	RSS           int      `json:"rss_bytes"`
+	Mapped        int      `json:"mapped_bytes"` // of these, pages of files
+	Disk          int64    `json:"disk_bytes"`
+	Mean          float64  `json:"us_per_article"` // from HTML to the ring
+	P50           float64  `json:"p50_us"`
+	P90           float64  `json:"p90_us"`
+	Subscribe     float64  `json:"us_per_subscription"` // until all are on the disk
+	Load          float64  `json:"load_s"`              // until a restarted reflector has all subscriptions and their feeds
+	LoadCPU       float64  `json:"load_cpu_s"`          // CPU time of that
+	Same          bool     `json:"same"`                // every feed is the same after the restart
 }
+
+// Memory is what a reflector takes after some articles.
+type Memory struct {
+	Articles int `json:"articles"`
+	RSS      int `json:"rss_bytes"`
+	Mapped   int `json:"mapped_bytes"` // of these, pages of files
+}
+
+// memoryPoints is how often the memory is measured.
+const memoryPoints = 30
 
 // A realReflector is a reflector over a real disk, on the goroutine that calls it. Its clock
 // follows the articles, so that rings are written as often as in operation.
@@ -167,7 +178,11 @@ const articleInterval = time.Second * 10 / 485
 func (d *realReflector) takeArticles(ctx context.Context, words *Words, c ReflectConfig, run *ReflectRun, progress func(float64)) error {
 	r := rand.New(rand.NewPCG(5, 5))
 	var us []float64
+	every := max(1, c.Articles/memoryPoints)
 	for i := range c.Articles {
+		if i%every == 0 {
+			run.Growth = append(run.Growth, c.memory(i))
+		}
 		a := cobra.Article{
 			Feed: fmt.Sprintf("https://feed-%d.example/", i%1000), Link: fmt.Sprintf("https://feed-%d.example/%d", i%1000, i), Title: "An article",
 			HTML: "<p>" + string(words.Text(nil, words.Article(r, c.Words, nil))) + "</p>",
@@ -195,9 +210,16 @@ func (d *realReflector) takeArticles(ctx context.Context, words *Words, c Reflec
 	}
 	slices.Sort(us)
 	run.P50, run.P90 = quantile(us, 0.5), quantile(us, 0.9)
-	debug.FreeOSMemory()
-	run.RSS, run.Mapped, run.Disk = c.Resident(), c.Mapped(), d.reflector.Stats().Bytes
+	last := c.memory(c.Articles)
+	run.Growth = append(run.Growth, last)
+	run.RSS, run.Mapped, run.Disk = last.RSS, last.Mapped, d.reflector.Stats().Bytes
 	return nil
+}
+
+// memory measures what the process takes without its garbage.
+func (c ReflectConfig) memory(articles int) Memory {
+	debug.FreeOSMemory()
+	return Memory{articles, c.Resident(), c.Mapped()}
 }
 
 // feeds returns the articles of every subscription's feed.
