@@ -47,10 +47,10 @@ type HealthChange struct {
 // An Event is a new or edited item of a feed or a search, or a change of the health of a feed.
 type Event struct {
 	Number uint64
-	URL    string // of the feed; "" for a search
-	Query  string // of the search; "" for a feed
-	Health bool   // it says what has happened to the feed, and has no item
-	JSON   []byte // all of it, in one line
+	URL    string        // of the feed; "" for a search
+	Query  string        // of the search; "" for a feed
+	Health bool          // it says what has happened to the feed, and has no item
+	JSON   func() []byte // all of it, in one line
 }
 
 const (
@@ -188,7 +188,7 @@ func (s *Server) sendEvents(send func(string, ...any) bool, at uint64, wanted fu
 		if e.Health {
 			kind = "health"
 		}
-		if wanted(e) && !send("id: %d\nevent: %s\ndata: %s\n\n", e.Number, kind, e.JSON) {
+		if wanted(e) && !send("id: %d\nevent: %s\ndata: %s\n\n", e.Number, kind, e.JSON()) {
 			return at, false, false
 		}
 		at = e.Number

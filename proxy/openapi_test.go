@@ -192,10 +192,11 @@ func TestOpenAPIDescribesAllRoutes(t *testing.T) {
 
 // Each schema of the document has the fields of the Go type of its name, with their types and with a description.
 func TestOpenAPIDescribesAllFields(t *testing.T) {
+	type Event struct{ news.EventJSON }
 	want := map[string]object{}
 	for _, v := range []any{
 		AddressRequest{}, DoctorResponse{}, Draft{}, ErrorResponse{}, ImportProgress{}, ImportResult{}, ListResponse{}, OpenResponse{}, Publisher{}, PublishResult{},
-		Status{}, SubscribeMessage{}, Watch{}, WatchResponse{}, TokensResponse{}, SearchesResponse{}, news.Event{}, NotifyResponse{}, DeadResponse{}, CandidatesResponse{},
+		Status{}, SubscribeMessage{}, Watch{}, WatchResponse{}, TokensResponse{}, SearchesResponse{}, Event{}, NotifyResponse{}, DeadResponse{}, CandidatesResponse{},
 	} {
 		addSchema(want, reflect.TypeOf(v))
 	}
@@ -255,10 +256,9 @@ func addSchema(to map[string]object, structure reflect.Type) {
 	properties := object{}
 	schema := object{"properties": properties}
 	to[structure.Name()] = schema // before its fields, which may contain it
-	for i := range structure.NumField() {
-		f := structure.Field(i)
+	for _, f := range reflect.VisibleFields(structure) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if name == "-" {
+		if name == "-" || f.Anonymous || !f.IsExported() {
 			continue
 		}
 		property := propertyOf(to, f.Type)

@@ -332,7 +332,7 @@ func TestSubscriptionsToTheHubEnd(t *testing.T) {
 func TestTheHubStartsAgain(t *testing.T) {
 	h, reader := newHubBench(t), newSubscriber(t)
 	h.confirm(t.Context(), proxy.HubRequest{Subscribe: true, Topic: "topic", URL: "https://ferry.example/a", Callback: reader.URL, Lease: time.Hour, From: loopback})
-	journal, err := news.Open(h.disk, time.Now)
+	journal, err := news.Open(h.disk, time.Now, proxy.Sanitise)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -38,7 +38,7 @@ type hook struct {
 func newHook(t *testing.T) *hook {
 	h := &hook{status: http.StatusOK, ids: map[string]bool{}}
 	h.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var e news.Event
+		var e news.EventJSON
 		body, err := io.ReadAll(r.Body)
 		if err == nil {
 			err = json.Unmarshal(body, &e)

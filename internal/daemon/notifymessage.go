@@ -16,7 +16,7 @@ import (
 
 // messageOf returns what a target is told of an event.
 func messageOf(target string, e *news.Event) notify.Message {
-	m := notify.Message{ID: messageID(target, e.JSON), Time: e.Time, Source: cmp.Or(e.Title, e.URL), Link: e.URL, JSON: e.JSON}
+	m := notify.Message{ID: messageID(target, e.JSON()), Time: e.Time, Source: cmp.Or(e.Title, e.URL), Link: e.URL, JSON: e.JSON()}
 	if e.Query != "" {
 		m.Source = "Search: " + e.Query
 	}
@@ -29,7 +29,7 @@ func messageOf(target string, e *news.Event) notify.Message {
 		URL, Title, Summary string
 		HTML                string `json:"content_html"`
 	}
-	_ = json.Unmarshal(e.Item, &item) // what cannot be read is empty
+	_ = json.Unmarshal(e.Item(), &item) // what cannot be read is empty
 	m.Link, m.HTML = cmp.Or(item.URL, e.URL), cmp.Or(item.HTML, html.EscapeString(item.Summary))
 	m.Text = strings.TrimSpace(string(feed.AppendText(nil, m.HTML)))
 	m.Title = cmp.Or(feed.PlainTitle(item.Title), firstLine(m.Text), "(untitled)")
@@ -81,11 +81,8 @@ func messageID(target string, event []byte) string {
 
 // testEvent returns the event by which a user tries a target.
 func testEvent(now time.Time) (e news.Event, err error) {
-	e = news.Event{Time: now, Title: "tidings"}
-	if e.Item, err = json.Marshal(map[string]string{
+	item, err := json.Marshal(map[string]string{
 		"id": "tidings:test:" + now.UTC().Format(time.RFC3339Nano), "title": "A test of your notifications", "content_html": "<p>This message was sent by tidings notify test.</p>",
-	}); err == nil {
-		e.JSON, err = json.Marshal(e)
-	}
-	return e, err
+	})
+	return news.NewEvent(news.Event{Time: now, Title: "tidings"}, item), err
 }

@@ -1,13 +1,13 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"tidings/cobra"
@@ -67,10 +67,10 @@ const (
 	// items in parts as it had then.
 	maxPartItems = 1_000
 	maxPartTime  = 24 * time.Hour
-	// recordPause is the least time between two records. Items that come in a burst are recorded together, each for a
-	// fraction of the cost.
-	recordPause = 50 * time.Millisecond
-	// recordsAtOnce is how many feeds are recorded at a time. Those without news share the syncs of the disk.
+	// recordPause is the least time between two records, and recordShare how many times as long as the one before it is, up to
+	// maxRecordPause: items that come in a burst are recorded together, each for a fraction of the cost.
+	recordPause, recordShare, maxRecordPause = 50 * time.Millisecond, 4, time.Second
+	// recordsAtOnce is how many feeds are read at a time, and are recorded together at most.
 	recordsAtOnce = 32
 )
 
@@ -84,7 +84,7 @@ func openNews(path string) (*news.Journal, *store.Disk, error) {
 	}
 	var journal *news.Journal
 	if err == nil {
-		journal, err = news.Open(disk, time.Now)
+		journal, err = news.Open(disk, time.Now, proxy.Sanitise)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("news: %w", err), disk.Close())
@@ -192,10 +192,11 @@ func (r *recorder) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		began := time.Now()
 		if failed := r.recordMarked(ctx); failed {
 			retry.Reset(recordRetry)
 		}
-		pause.Reset(recordPause)
+		pause.Reset(min(max(recordPause, recordShare*time.Since(began)), maxRecordPause))
 		select {
 		case <-pause.C:
 		case <-r.hurry:
@@ -259,50 +260,105 @@ func (r *recorder) recordMarked(ctx context.Context) (failed bool) {
 	return failed
 }
 
-// recordFeeds records feeds, some at a time, so that one is read while others wait for the disk.
-func (r *recorder) recordFeeds(ctx context.Context, feeds map[string]*markedFeed) bool {
-	var failed atomic.Bool
-	var running sync.WaitGroup
-	free := make(chan struct{}, recordsAtOnce)
-	for url, marked := range feeds {
-		free <- struct{}{}
-		running.Go(func() {
-			defer func() { <-free }()
-			if err := r.recordFeed(ctx, url, marked); err != nil && ctx.Err() == nil {
-				r.log.Warn("news of a feed cannot be recorded, next try in half a minute", "url", url, "err", err)
-				r.markFeed(url, *marked)
-				failed.Store(true)
-			}
-		})
-	}
-	running.Wait()
-	return failed.Load()
+// A feedReading is what was read of a marked feed.
+type feedReading struct {
+	url    string
+	marked *markedFeed
+	items  int           // that were read; 0: all
+	doc    news.Document // doc.Document is nil if there is nothing to record
+	err    error
 }
 
-// recordFeed records the changes of a feed, or all of it.
-func (r *recorder) recordFeed(ctx context.Context, url string, marked *markedFeed) error {
-	all := r.recordsAll(url, marked)
+// recordFeeds records feeds. It reads some at a time, and records together what has been read meanwhile, so that a burst does
+// not wait for the disk once for each feed.
+func (r *recorder) recordFeeds(ctx context.Context, feeds map[string]*markedFeed) (failed bool) {
+	read := make(chan feedReading)
+	go func() {
+		defer close(read)
+		var reading sync.WaitGroup
+		defer reading.Wait()
+		free := make(chan struct{}, recordsAtOnce)
+		for url, marked := range feeds {
+			free <- struct{}{}
+			reading.Go(func() {
+				defer func() { <-free }()
+				read <- r.readFeed(ctx, url, marked)
+			})
+		}
+	}()
+	for first := range read {
+		group := []feedReading{first}
+		for more := true; more && len(group) < recordsAtOnce; {
+			select {
+			case next, ok := <-read:
+				if more = ok; ok {
+					group = append(group, next)
+				}
+			default:
+				more = false
+			}
+		}
+		if !r.recordGroup(ctx, group) {
+			failed = true
+		}
+	}
+	return failed
+}
+
+// recordGroup records what was read of some feeds. A feed that cannot be recorded is marked again, and keeps no other from it.
+func (r *recorder) recordGroup(ctx context.Context, group []feedReading) (ok bool) {
+	var of []news.Recording
+	for _, f := range group {
+		if f.err == nil && f.doc.Document != nil {
+			of = append(of, news.Recording{Source: news.Source{URL: f.url, Title: f.doc.Head.Title}, Document: f.doc})
+		}
+	}
+	_, err := r.journal.RecordAll(of...)
+	if err != nil && len(group) > 1 {
+		ok = true
+		for i := range group {
+			ok = r.recordGroup(ctx, group[i:i+1]) && ok
+		}
+		return ok
+	}
+	ok = true
+	for _, f := range group {
+		switch err := cmp.Or(f.err, err); {
+		case err == nil:
+			r.recorded(f)
+		case ctx.Err() == nil:
+			r.log.Warn("news of a feed cannot be recorded, next try in half a minute", "url", f.url, "err", err)
+			r.markFeed(f.url, *f.marked)
+			ok = false
+		}
+	}
+	return ok
+}
+
+// readFeed reads the changes of a feed, or all of it.
+func (r *recorder) readFeed(ctx context.Context, url string, marked *markedFeed) feedReading {
+	f := feedReading{url: url, marked: marked}
 	items := marked.changed
 	switch {
-	case all:
+	case r.recordsAll(url, marked):
 		items = nil
 	case len(items) == 0:
-		return nil
+		return f
 	}
 	doc, subscribed, err := r.document(ctx, url, items)
 	switch {
 	case err != nil:
-		return err
+		f.err = err
 	case !subscribed:
 		r.mu.Lock()
 		delete(r.whole, url)
 		r.mu.Unlock()
-		return r.journal.Forget(news.Source{URL: url})
-	case doc.Document == nil: // nothing was read yet
-		return nil
+		f.err = r.journal.Forget(news.Source{URL: url})
+	default:
+		f.doc, f.items = doc, len(items)
+		f.doc.FoundHere = func(e *feed.Entry) bool { return isPrivateName(url) || slices.Contains(marked.found, e.Item.ID) }
 	}
-	doc.FoundHere = func(e *feed.Entry) bool { return isPrivateName(url) || slices.Contains(marked.found, e.Item.ID) }
-	return r.recordDocument(url, doc, len(items))
+	return f
 }
 
 // recordsAll reports whether all of a feed is to be recorded, not only what is marked.
@@ -313,22 +369,19 @@ func (r *recorder) recordsAll(url string, marked *markedFeed) bool {
 	return marked.all || !known || since.items+len(marked.changed) > max(maxPartItems, since.length) || time.Since(since.at) > maxPartTime
 }
 
-// recordDocument records all of a feed, or a part with a number of items. As long as older items are on their way, the next
-// record has all again.
-func (r *recorder) recordDocument(url string, doc news.Document, items int) error {
-	_, err := r.journal.Record(news.Source{URL: url, Title: doc.Head.Title}, doc)
-	if err != nil || !doc.Complete && !doc.Part {
-		return err
+// recorded notes what was recorded of a feed. As long as older items are on their way, the next record has all again.
+func (r *recorder) recorded(f feedReading) {
+	if f.doc.Document == nil || !f.doc.Complete && !f.doc.Part {
+		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	since := r.whole[url]
-	if !doc.Part {
-		since = wholeRecord{at: time.Now(), length: len(doc.Entries)}
+	since := r.whole[f.url]
+	if !f.doc.Part {
+		since = wholeRecord{at: time.Now(), length: len(f.doc.Entries)}
 	}
-	since.items += items
-	r.whole[url] = since
-	return nil
+	since.items += f.items
+	r.whole[f.url] = since
 }
 
 // document returns what readers of a feed see: some items, or all if items is nil. doc.Document is nil if they see nothing
@@ -339,7 +392,6 @@ func (r *recorder) document(ctx context.Context, url string, items []feed.ID) (d
 		if !ok || w.Document.Head.Raw == nil {
 			return doc, ok, nil
 		}
-		w.Document.Sanitise = proxy.Sanitise
 		return news.Document{Document: &w.Document, Complete: true}, true, nil
 	}
 	type answer struct {
@@ -363,7 +415,7 @@ func (r *recorder) document(ctx context.Context, url string, items []feed.ID) (d
 		return doc, false, err
 	}
 	if a.read.Head != nil {
-		doc.Document = &feed.Document{Base: originURL(url), Head: *a.read.Head, Entries: a.read.Entries, Sanitise: proxy.Sanitise}
+		doc.Document = &feed.Document{Base: originURL(url), Head: *a.read.Head, Entries: a.read.Entries}
 		doc.Complete, doc.Part = !a.sub.Repairing, items != nil
 		r.nameState(url, &doc, a.sub, a.read.Shown)
 	}
@@ -393,7 +445,7 @@ func (r *recorder) recordSearch(ctx context.Context, number uint32, marked *mark
 			return err
 		}
 	}
-	doc := &feed.Document{Sanitise: proxy.Sanitise}
+	doc := &feed.Document{}
 	now := time.Now()
 	for _, a := range slices.Backward(marked.matched) {
 		doc.Entries = append(doc.Entries, entryOf(&cobra.StoredArticle{Article: *a, Received: now}))
@@ -415,7 +467,7 @@ func (n newsReader) After(number uint64, limit int) ([]proxy.Event, bool, error)
 	events, missed, err := n.Journal.After(number, limit)
 	all := make([]proxy.Event, len(events))
 	for i, e := range events {
-		all[i] = proxy.Event{Number: e.Number, URL: e.URL, Query: e.Query, Health: e.Health != nil, JSON: e.JSON}
+		all[i] = proxy.Event{Number: e.Number, URL: e.URL, Query: e.Query, Health: e.Health != nil, JSON: events[i].JSON}
 	}
 	return all, missed, err
 }

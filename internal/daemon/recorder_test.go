@@ -270,7 +270,7 @@ func TestAFeedIsRecordedWhenItIsComplete(t *testing.T) {
 		{items: []int{5}, part: true, told: 2}, // others are missing again
 		{items: []int{6}, part: true, complete: true, told: 3},
 	} {
-		doc := &feed.Document{Sanitise: proxy.Sanitise}
+		doc := &feed.Document{}
 		marked := &markedFeed{}
 		for _, n := range step.items {
 			it, err := feed.ReadItem(feed.RSS, fmt.Appendf(nil, "<item><guid>%d</guid><title>Pier %[1]d</title></item>", n), nil, 0)
@@ -283,8 +283,9 @@ func TestAFeedIsRecordedWhenItIsComplete(t *testing.T) {
 		if all := r.recordsAll(url, marked); all == step.part {
 			t.Errorf("%+v: all of the feed is recorded: %v", step, all)
 		}
-		if err := r.recordDocument(url, news.Document{Document: doc, Complete: step.complete, Part: step.part}, len(step.items)); err != nil {
-			t.Fatal(err)
+		read := feedReading{url: url, marked: marked, items: len(step.items), doc: news.Document{Document: doc, Complete: step.complete, Part: step.part}}
+		if !r.recordGroup(t.Context(), []feedReading{read}) {
+			t.Fatal("it cannot be recorded")
 		}
 		if last := journal.Last(); last != step.told {
 			t.Errorf("%+v: %d events, want %d", step, last, step.told)
@@ -357,13 +358,13 @@ func TestAFeedIsRecordedAgainIfItsLogHasGrown(t *testing.T) {
 					s.Logged = first
 				}
 			}
-			if _, err := journal.Record(news.Source{URL: url}, news.Document{Document: &feed.Document{Sanitise: proxy.Sanitise}, Complete: true}); err != nil {
+			if _, err := journal.Record(news.Source{URL: url}, news.Document{Document: &feed.Document{}, Complete: true}); err != nil {
 				t.Fatal(err)
 			}
-			c.doc.Document = &feed.Document{Sanitise: proxy.Sanitise}
+			c.doc.Document = &feed.Document{}
 			before.nameState(url, &c.doc, c.atRecord, c.shown)
-			if err := before.recordDocument(url, c.doc, 0); err != nil {
-				t.Fatal(err)
+			if !before.recordGroup(t.Context(), []feedReading{{url: url, doc: c.doc}}) {
+				t.Fatal("it cannot be recorded")
 			}
 			again := &recorder{journal: journal, whole: map[string]wholeRecord{}}
 			if got := again.resume(c.atStart); got != c.want || got == again.recordsAll(url, &markedFeed{}) {

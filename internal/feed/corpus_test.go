@@ -113,8 +113,12 @@ func checkFeed(t testing.TB, name string, f *Feed) {
 		} else if again.ID != it.ID || again.Hash != it.Hash {
 			t.Errorf("%s: an item by itself is another", name)
 		}
-		if _, err := it.Meaning("https://example.org/feed"); err != nil {
+		m, err := it.Meaning("https://example.org/feed")
+		if err != nil {
 			t.Logf("%s: %v", name, err)
+		}
+		if published, updated := it.Dates(); !published.Equal(m.Published) || !updated.Equal(m.Updated) {
+			t.Errorf("%s: an item by itself has the dates %v and %v, not %v and %v", name, published, updated, m.Published, m.Updated)
 		}
 		entries = append(entries, Entry{Item: it, Provenance: "single"})
 	}

@@ -67,6 +67,11 @@ func FuzzReadItem(f *testing.F) {
 				return
 			}
 		}
+		if m, err := it.Meaning(""); err == nil {
+			if published, updated := it.Dates(); !published.Equal(m.Published) || !updated.Equal(m.Updated) {
+				t.Errorf("dates %v and %v, not %v and %v", published, updated, m.Published, m.Updated)
+			}
+		}
 		sameAtom := slices.Contains(it.Scope, Binding{"", nsAtom})
 		head, err := NewHead(it.Format, "T", "http://x/", "", "")
 		if err != nil {

@@ -55,6 +55,35 @@ func (it *Item) Meaning(base string) (Meaning, error) {
 	}
 	r := meaningReader{walker: walk(it.Raw, scopeOf(it.Scope)), format: it.Format}
 	r.addresses = resolver{document: base, spare: len(it.Raw) + maxGrowth}
+	if r.read(); r.err != nil {
+		return r.m, fmt.Errorf("read item: %w", r.err)
+	}
+	return r.m, nil
+}
+
+// Dates returns the dates of Meaning in less time.
+func (it *Item) Dates() (published, updated time.Time) {
+	if it.Format == JSON {
+		m := datesOfJSON(membersOf(it.Raw))
+		return m.Published, m.Updated
+	}
+	r := meaningReader{walker: walk(it.Raw, scopeOf(it.Scope)), format: it.Format, datesOnly: true}
+	r.read()
+	return r.m.Published, r.m.Updated
+}
+
+// A meaningReader reads the content of one item of XML.
+type meaningReader struct {
+	*walker
+	addresses resolver
+	format    Format
+	datesOnly bool
+	m         Meaning
+	ranks     map[any]rank // of the fields that are set, by their addresses
+}
+
+// read reads the item.
+func (r *meaningReader) read() {
 	for r.step() {
 		switch {
 		case !r.starts():
@@ -64,19 +93,6 @@ func (it *Item) Meaning(base string) (Meaning, error) {
 			r.child()
 		}
 	}
-	if r.err != nil {
-		return r.m, fmt.Errorf("read item: %w", r.err)
-	}
-	return r.m, nil
-}
-
-// A meaningReader reads the content of one item of XML.
-type meaningReader struct {
-	*walker
-	addresses resolver
-	format    Format
-	m         Meaning
-	ranks     map[any]rank // of the fields that are set, by their addresses
 }
 
 // rank says how much an element counts for its field.
@@ -131,7 +147,13 @@ func (r *meaningReader) about(name string) {
 // child reads the child that starts.
 func (r *meaningReader) child() {
 	name, of := r.vocabulary()
-	if of == 0 {
+	switch {
+	case of == 0 || r.date(name, of):
+		return
+	case r.datesOnly:
+		if of == mediaRank {
+			r.textConstruct(of) // which has no dates, although elements of media may be within each other
+		}
 		return
 	}
 	switch name {
@@ -150,19 +172,28 @@ func (r *meaningReader) child() {
 		r.setString(&r.m.Content, r.textConstruct(of).html(r.here()), of)
 	case "author", "creator":
 		r.author(of)
-	case "pubdate", "published", "issued", "created", "date":
-		if name == "created" { // perhaps long before it was published
-			of = mediaRank
-		}
-		r.setDate(&r.m.Published, r.textConstruct(of).text, of)
-	case "updated", "modified":
-		r.setDate(&r.m.Updated, r.textConstruct(of).text, of)
 	case "category", "subject":
 		term := strings.TrimSpace(r.value("term"))
 		r.m.Categories = appendNew(r.m.Categories, cmp.Or(term, strings.TrimSpace(r.textConstruct(of).text)))
 	case "enclosure":
 		r.enclosure(r.value("url"))
 	}
+}
+
+// date reads the child that starts if it is a date.
+func (r *meaningReader) date(name string, of rank) bool {
+	field := &r.m.Published
+	switch name {
+	case "pubdate", "published", "issued", "date":
+	case "created": // perhaps long before it was published
+		of = mediaRank
+	case "updated", "modified":
+		field = &r.m.Updated
+	default:
+		return false
+	}
+	r.setDate(field, r.textConstruct(of).text, of)
+	return true
 }
 
 func (r *meaningReader) enclosure(address string) {
@@ -325,18 +356,26 @@ func (b Binding) attribute() string {
 	return " " + name + `="` + escape(b.URI) + `"`
 }
 
+// datesOfJSON returns the dates of an item, given its members.
+func datesOfJSON(members map[string][]byte) (m Meaning) {
+	m.Published, m.Updated = parseDate(textOf(members, "date_published")), parseDate(textOf(members, "date_modified"))
+	return m
+}
+
+func textOf(members map[string][]byte, name string) string {
+	return withoutControls(strings.TrimSpace(stringOf(members[name])))
+}
+
 func (it *Item) meaningOfJSON(base string) Meaning {
 	get := membersOf(it.Raw)
-	text := func(name string) string { return withoutControls(strings.TrimSpace(stringOf(get[name]))) }
+	text := func(name string) string { return textOf(get, name) }
 	addresses := resolver{document: base, spare: len(it.Raw) + maxGrowth}
-	m := Meaning{
-		GUID: text("id"), Title: text("title"), Link: addresses.absolute(text("url")), Authors: authorsOf(get),
-		Summary: escape(text("summary")), Content: addresses.html(text("content_html")),
-	}
+	m := datesOfJSON(get)
+	m.GUID, m.Title, m.Link, m.Authors = text("id"), text("title"), addresses.absolute(text("url")), authorsOf(get)
+	m.Summary, m.Content = escape(text("summary")), addresses.html(text("content_html"))
 	if m.Content == "" {
 		m.Content = strings.ReplaceAll(escape(text("content_text")), "\n", "<br>\n")
 	}
-	m.Published, m.Updated = parseDate(text("date_published")), parseDate(text("date_modified"))
 	if tags := get["tags"]; len(tags) > 0 && tags[0] == '[' {
 		elements(tags, func(value []byte) {
 			m.Categories = appendNew(m.Categories, stringOf(value))

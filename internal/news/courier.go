@@ -395,7 +395,7 @@ func (c *Courier) deadLetters(d *delivery, next *TargetState, events []Event, re
 	for i := range events {
 		ops = append(ops, env.Op{
 			Key:   binary.BigEndian.AppendUint64(deadKeys(d.ID), events[i].Number),
-			Value: marshal(DeadLetter{now, reason.Error(), events[i].JSON}), Body: true,
+			Value: marshal(DeadLetter{now, reason.Error(), events[i].JSON()}), Body: true,
 		})
 	}
 	next.Dead += len(events)

@@ -26,7 +26,7 @@ func (k *taker) send(_ context.Context, events []Event) error {
 	defer k.mu.Unlock()
 	var titles []string
 	for _, e := range events {
-		_, title, _ := strings.Cut(string(e.Item), `"title":"Pier `)
+		_, title, _ := strings.Cut(string(e.Item()), `"title":"Pier `)
 		title, _, _ = strings.Cut(title, `"`)
 		titles = append(titles, title)
 	}
@@ -361,7 +361,7 @@ func TestRetryAfterIsObeyed(t *testing.T) {
 func TestUnwantedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := openRoute(t)
-		r.run(func(t *Target) { t.Wants = func(e *Event) bool { return strings.Contains(string(e.Item), "Pier x") } })
+		r.run(func(t *Target) { t.Wants = func(e *Event) bool { return strings.Contains(string(e.Item()), "Pier x") } })
 		before := r.disk.Stats().Commits
 		r.record("1", "0")
 		settle(time.Second)

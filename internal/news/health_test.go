@@ -45,8 +45,8 @@ func TestEachChangeOfHealthIsOneEvent(t *testing.T) {
 			var kinds []string
 			for _, e := range events {
 				kinds = append(kinds, e.Health.Kind)
-				if e.URL != ferries.URL || e.Title != ferries.Title || e.Item != nil || strings.Contains(string(e.JSON), `"item"`) {
-					t.Errorf("the event is %s", e.JSON)
+				if e.URL != ferries.URL || e.Title != ferries.Title || e.Item() != nil || strings.Contains(string(e.JSON()), `"item"`) {
+					t.Errorf("the event is %s", e.JSON())
 				}
 			}
 			if got := strings.Join(kinds, " "); got != c.want || missed || err != nil {

@@ -1,7 +1,7 @@
 // Package news keeps a journal of what is new in the feeds, pages and searches that a node follows, so that programs
 // and people can be told of it: each item once, in order, also after a crash.
 //
-//	j, err := news.Open(store, time.Now)
+//	j, err := news.Open(store, time.Now, sanitise)
 //	n, err := j.Record(source, document)        // compares the document with what was recorded, and adds what is new
 //	n, err = j.RecordHealth(source, health)     // likewise, whether the source can be read
 //	events, missed, err := j.After(number, 100) // what came after an event
@@ -50,6 +50,8 @@ const (
 	// maxRecent bounds the entries in the second record of a source. Each part of a document writes that record, and the
 	// first one, which has all entries, only once in so many.
 	maxRecent = 256
+	// maxCommit is how many bytes of events at least become durable together, if that many come, beside those of one document.
+	maxCommit = 1 << 20
 	// maxDropped bounds the old events that are deleted with one record, so that none takes long.
 	maxDropped = 200
 )
@@ -66,28 +68,6 @@ func (s Source) name() string {
 		return "search for " + s.Query
 	}
 	return s.URL
-}
-
-// An Event says that a source has a new or edited item, or that its health has changed. Its JSON form is that of the HTTP
-// API.
-type Event struct {
-	Number uint64    `json:"number"` // greater than that of all earlier events; there may be gaps
-	Time   time.Time `json:"time"`
-	URL    string    `json:"url,omitempty"`   // of the feed or page
-	Query  string    `json:"query,omitempty"` // of the search
-	Title  string    `json:"title,omitempty"` // of the feed
-	Edited bool      `json:"edited,omitempty"`
-	// DelayS is how long after its date a new item was seen here, in seconds; nil if it has no date, or an old one.
-	DelayS *float64 `json:"delay_s,omitempty"`
-	// FoundHere says of a new item of a feed that this node read it at the origin before others told of it.
-	FoundHere bool   `json:"found_here,omitempty"`
-	Key       string `json:"key,omitempty"` // identifies the item among those of the feed or search
-	// Item is an item of JSON Feed 1.1. If Shortened is true, it lacks its content, which is too large.
-	Item      json.RawMessage `json:"item,omitempty"`
-	Shortened bool            `json:"shortened,omitempty"`
-	Health    *HealthChange   `json:"health,omitempty"` // in place of an item
-
-	JSON []byte `json:"-"` // all of it, in one line
 }
 
 // A Document is what readers of a source see now.
@@ -108,8 +88,9 @@ type Document struct {
 
 // A Journal keeps events. It is safe for concurrent use.
 type Journal struct {
-	store env.Store
-	clock func() time.Time
+	store    env.Store
+	clock    func() time.Time
+	sanitise func(*feed.Meaning)
 
 	recording sync.Mutex // held by one Record at a time
 
@@ -140,17 +121,16 @@ const (
 )
 
 // Open reads the journal in a store, which may be empty. The store must call back on any goroutine but the caller's; clock
-// gives the time.
-func Open(store env.Store, clock func() time.Time) (*Journal, error) {
-	j := &Journal{store: store, clock: clock, changed: make(chan struct{})}
+// gives the time, and sanitise makes the content of an item safe for those who are told of it.
+func Open(store env.Store, clock func() time.Time, sanitise func(*feed.Meaning)) (*Journal, error) {
+	j := &Journal{store: store, clock: clock, sanitise: sanitise, changed: make(chan struct{})}
 	last, err := store.Get([]byte(lastKey))
 	if err == nil && len(last) == 8 {
 		j.last = binary.BigEndian.Uint64(last)
 	}
 	if err == nil || errors.Is(err, env.ErrDamaged) {
 		err = store.Range([]byte(eventPrefix), func(key, value []byte) bool {
-			var e Event
-			if len(key) == 1+8 && json.Unmarshal(value, &e) == nil {
+			if e, err := j.decode(value); err == nil && len(key) == 1+8 {
 				j.kept = append(j.kept, keptEvent{binary.BigEndian.Uint64(key[1:]), len(value), e.moment()})
 				j.bytes += len(value)
 				j.last = max(j.last, j.kept[len(j.kept)-1].number)
@@ -164,77 +144,89 @@ func Open(store env.Store, clock func() time.Time) (*Journal, error) {
 	return j, nil
 }
 
-// Record compares the document of a source with what the journal knows of it, and appends an event for each entry that
-// is new or edited, in the order in which they came. It returns when the events are durable. After an error the caller
-// records the document again.
-//
-// The same source must not be recorded twice at the same time. Different sources may: those without events wait for the disk
-// together. An event is durable before the next one has a number.
+// A Recording is what readers of a source see now, to be recorded.
+type Recording struct {
+	Source   Source
+	Document Document
+}
+
+// Record records the document of one source; see RecordAll.
 func (j *Journal) Record(s Source, d Document) (events int, err error) {
-	events, rest, err := j.record(s, d)
-	if err == nil && len(rest) > 0 {
-		err = j.commit(rest)
-	}
-	if err != nil {
-		return 0, fmt.Errorf("journal of news, %s: %w", s.name(), err)
+	return j.RecordAll(Recording{s, d})
+}
+
+// RecordAll compares documents of different sources with what the journal knows of them, and appends an event for each entry that
+// is new or edited, in the order in which they came. They become durable together, maxCommit bytes at a time, before it returns.
+// After an error the caller records all of the documents again.
+func (j *Journal) RecordAll(of ...Recording) (events int, err error) {
+	j.recording.Lock()
+	defer j.recording.Unlock()
+	p := pending{now: j.clock()}
+	for i, r := range of {
+		if err := j.record(&p, r.Source, r.Document); err != nil {
+			return events, fmt.Errorf("journal of news, %s: %w", r.Source.name(), err)
+		}
+		if p.bytes < maxCommit && i < len(of)-1 {
+			continue
+		}
+		if err := j.add(p.events, p.now, p.changes...); err != nil {
+			return events, fmt.Errorf("journal of news, %s: %w", r.Source.name(), err)
+		}
+		events += len(p.events)
+		p = pending{now: p.now}
 	}
 	return events, nil
 }
 
-// record returns how many events it has made durable, or if there are none, the changes that are to be committed.
-func (j *Journal) record(s Source, d Document) (events int, rest []env.Op, err error) {
-	j.recording.Lock()
-	defer j.recording.Unlock()
+// pending is what is to become durable together.
+type pending struct {
+	now     time.Time
+	events  []encodedEvent
+	bytes   int // of the events
+	changes []env.Op
+}
+
+// An encodedEvent is an event that is not durable yet.
+type encodedEvent struct {
+	value []byte
+	moment
+}
+
+// record adds what is new in a document to what is pending.
+func (j *Journal) record(p *pending, s Source, d Document) error {
 	known, err := j.recorded(s)
 	if err != nil {
-		return 0, nil, err
+		return err
 	}
 	first := known.all == nil
 	if first && (d.Part || !d.Complete && d.Fresh == 0) {
-		return 0, nil, nil
+		return nil
 	}
-	now := j.clock()
 	next := seen{} // entries that differ from what is recorded
-	var added []encodedEvent
 	for _, i := range byArrival(d.Entries) {
 		e := &d.Entries[i]
 		id, version := identify(e)
 		before, had := next[id]
 		if !had {
-			before, had = known.find(id, now)
+			before, had = known.find(id, p.now)
 		}
 		next[id] = sighting{version, 0}
 		if first && i >= d.Fresh || e.Withdrawn || had && before.version == version {
 			continue
 		}
-		read := *e
-		var broken error
-		if read.Meaning == nil {
-			var m feed.Meaning // as far as it can be parsed
-			m, broken = e.Item.Meaning(d.Base)
-			read.Meaning = &m
-		}
-		event := Event{Number: j.last + uint64(len(added)) + 1, Time: now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Key: id.String(), Item: d.ItemJSON(&read)}
-		if !had && e.Meaning == nil && broken == nil { // an article of a search has come before
-			event.DelayS = delayOf(read.Meaning, now)
+		event := Event{Number: j.last + uint64(len(p.events)) + 1, Time: p.now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Key: id.String()}
+		if !had && e.Meaning == nil { // an article of a search has come before
+			event.DelayS = delayOf(&e.Item, p.now)
 		}
 		event.FoundHere = !had && d.FoundHere != nil && d.FoundHere(e)
-		added = append(added, encodedEvent{encode(event, &read, d.Document), event.moment()})
+		p.events = append(p.events, encodedEvent{j.encode(event, e, d.Base), event.moment()})
+		p.bytes += len(p.events[len(p.events)-1].value)
 	}
-	changes := known.update(s, next, d.Part, now)
+	p.changes = append(p.changes, known.update(s, next, d.Part, p.now)...)
 	if d.Checkpoint != nil && !bytes.Equal(d.Checkpoint, known.checkpoint) {
-		changes = append(changes, env.Op{Key: checkpointKey(s), Value: d.Checkpoint})
+		p.changes = append(p.changes, env.Op{Key: checkpointKey(s), Value: d.Checkpoint})
 	}
-	if len(added) == 0 {
-		return 0, changes, nil
-	}
-	return len(added), nil, j.add(added, now, changes...)
-}
-
-// An encodedEvent is an event that is not durable yet.
-type encodedEvent struct {
-	json []byte
-	moment
+	return nil
 }
 
 // add makes encoded events durable together with other changes, and shows them to readers. The events have the numbers
@@ -244,8 +236,8 @@ func (j *Journal) add(events []encodedEvent, now time.Time, changes ...env.Op) e
 	var added []keptEvent
 	for i, e := range events {
 		number := j.last + uint64(i) + 1
-		ops = append(ops, env.Op{Key: eventKey(number), Value: e.json, Body: true})
-		added = append(added, keptEvent{number, len(e.json), e.moment})
+		ops = append(ops, env.Op{Key: eventKey(number), Value: e.value, Body: true})
+		added = append(added, keptEvent{number, len(e.value), e.moment})
 	}
 	dropped := 0
 	if len(added) > 0 {
@@ -254,6 +246,9 @@ func (j *Journal) add(events []encodedEvent, now time.Time, changes ...env.Op) e
 			ops = append(ops, env.Op{Key: eventKey(k.number)})
 		}
 		ops = append(ops, env.Op{Key: []byte(lastKey), Value: binary.BigEndian.AppendUint64(nil, added[len(added)-1].number)})
+	}
+	if len(ops) == 0 {
+		return nil
 	}
 	if err := j.commit(ops); err != nil {
 		return err
@@ -355,8 +350,8 @@ func (j *Journal) After(number uint64, limit int) (events []Event, missed bool, 
 		case err != nil:
 			return nil, false, fmt.Errorf("journal of news, event %d: %w", k.number, err)
 		}
-		e := Event{JSON: value}
-		if err := json.Unmarshal(value, &e); err != nil {
+		e, err := j.decode(value)
+		if err != nil {
 			missed = true
 			continue
 		}
@@ -378,23 +373,6 @@ func byArrival(entries []feed.Entry) []int {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return entries[a].Arrived.Compare(entries[b].Arrived) })
 	return order
-}
-
-// encode returns the JSON form of an event, without the item's content if it is too large. The entry has its meaning.
-func encode(e Event, of *feed.Entry, d *feed.Document) []byte {
-	b := marshal(e)
-	if len(b) <= maxEventBytes {
-		return b
-	}
-	short, m := *of, *of.Meaning // whose lists ItemJSON may have changed
-	m.Content, m.Summary, m.Enclosures, m.Categories = "", "", nil, nil
-	short.Meaning, short.Source = &m, nil
-	e.Item, e.Shortened = d.ItemJSON(&short), true
-	if b = marshal(e); len(b) > maxEventBytes { // an enormous title or address
-		e.Item = marshal(map[string]string{"id": e.Key})
-		b = marshal(e)
-	}
-	return b
 }
 
 func marshal(v any) []byte {

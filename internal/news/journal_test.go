@@ -38,7 +38,7 @@ func (d *desk) open() {
 	d.t.Helper()
 	var err error
 	if d.disk, err = store.Open(d.path, func(f func()) { f() }, store.SecondCopy{}); err == nil {
-		d.Journal, err = Open(d.disk, func() time.Time { return d.now })
+		d.Journal, err = Open(d.disk, func() time.Time { return d.now }, func(*feed.Meaning) {})
 	}
 	if err != nil {
 		d.t.Fatal(err)
@@ -90,7 +90,7 @@ func (d *desk) said(after uint64) string {
 	var all []string
 	for _, e := range events {
 		var item struct{ ID string }
-		if err := json.Unmarshal(e.Item, &item); err != nil {
+		if err := json.Unmarshal(e.Item(), &item); err != nil {
 			d.t.Fatal(err)
 		}
 		if e.Edited {
@@ -163,7 +163,7 @@ func TestAnItemThatComesBackSoonIsNotNew(t *testing.T) {
 	}
 	for i, want := range []bool{true, false} { // of 2 and 3
 		if shown, err := d.Shows(&events[i]); shown != want || err != nil {
-			t.Errorf("%s is shown: %v, %v", events[i].Item, shown, err)
+			t.Errorf("%s is shown: %v, %v", events[i].Item(), shown, err)
 		}
 	}
 	d.record("1")
@@ -321,11 +321,11 @@ func TestALargeItemLosesItsContent(t *testing.T) {
 	d.record("1")
 	d.record("2="+strings.Repeat("x", maxEventBytes), "1")
 	events, _, err := d.After(0, 10)
-	if err != nil || len(events) != 1 || !events[0].Shortened || len(events[0].Item) > 1000 || !strings.Contains(string(events[0].Item), "Pier 2") {
+	if err != nil || len(events) != 1 || !events[0].Shortened() || len(events[0].Item()) > 1000 || !strings.Contains(string(events[0].Item()), "Pier 2") {
 		t.Errorf("%v %+v", err, events)
 	}
 	d.record("3"+strings.Repeat("x", maxEventBytes), "1")
-	if events, _, err = d.After(1, 10); err != nil || len(events) != 1 || !events[0].Shortened || len(events[0].Item) > maxEventBytes {
+	if events, _, err = d.After(1, 10); err != nil || len(events) != 1 || !events[0].Shortened() || len(events[0].Item()) > maxEventBytes {
 		t.Errorf("%v %+v", err, events)
 	}
 }
@@ -334,6 +334,50 @@ func TestALargeItemLosesItsContent(t *testing.T) {
 type fullDisk struct{ env.Store }
 
 func (fullDisk) Commit(_ []env.Op, done func(error)) { done(errors.New("disk full")) }
+
+// Documents of several sources become durable together, unless they are large, and each has the events of its own.
+func TestSourcesAreRecordedTogether(t *testing.T) {
+	for name, c := range map[string]struct {
+		text    string
+		commits uint64
+	}{"small": {"x", 1}, "large": {strings.Repeat("x", maxEventBytes/2), 4}} {
+		t.Run(name, func(t *testing.T) {
+			d := openDesk(t)
+			const sources = 10
+			all := func(items ...string) (of []Recording) {
+				for i := range sources {
+					of = append(of, Recording{Source{URL: fmt.Sprintf("https://%d.example/news", i)}, document(t, items...)})
+				}
+				return of
+			}
+			if _, err := d.RecordAll(all("1")...); err != nil {
+				t.Fatal(err)
+			}
+			before := d.disk.Stats().Commits
+			items := []string{"1"}
+			for i := range 12 {
+				items = append(items, fmt.Sprintf("%d=%s", 2+i, c.text))
+			}
+			n, err := d.RecordAll(all(items...)...)
+			if commits := d.disk.Stats().Commits - before; err != nil || n != sources*12 || commits != c.commits {
+				t.Errorf("%d events in %d commits, %v", n, commits, err)
+			}
+			d.reopen()
+			events, missed, err := d.After(0, 1000)
+			if err != nil || missed || len(events) != n {
+				t.Fatalf("%d events, %v, %v", len(events), missed, err)
+			}
+			for i, e := range events {
+				if e.Number != uint64(i)+1 || e.URL != fmt.Sprintf("https://%d.example/news", i/12) {
+					t.Errorf("event %d is %d of %s", i, e.Number, e.URL)
+				}
+			}
+			if n, err := d.RecordAll(all(items...)...); n != 0 || err != nil {
+				t.Errorf("%d events again, %v", n, err)
+			}
+		})
+	}
+}
 
 // An item that could not be recorded is recorded later.
 func TestAFullDiskLosesNothing(t *testing.T) {

@@ -57,10 +57,10 @@ func (e *Event) moment() (m moment) {
 func (s Source) hash() uint64 { return binary.BigEndian.Uint64(s.key("")) }
 
 // delayOf returns how long after its date a new item is seen, in seconds; nil if that is not known.
-func delayOf(m *feed.Meaning, now time.Time) *float64 {
-	date := m.Published
+func delayOf(it *feed.Item, now time.Time) *float64 {
+	date, updated := it.Dates()
 	if date.IsZero() {
-		date = m.Updated
+		date = updated
 	}
 	delay := max(0, now.Sub(date)) // the publisher's clock may be ahead
 	if date.IsZero() || delay > maxDelay {
