@@ -22,16 +22,17 @@ import (
 // A benchFeedsCommand is "tidings-lab bench feeds".
 type benchFeedsCommand struct {
 	reporter
-	Feeds int `default:"1000" quick:"20" help:"Number of feeds (${default})."`
-	Nodes int `default:"8" quick:"4" help:"Number of nodes (${default})."`
-	Count int `default:"10" quick:"5" help:"Items per feed (${default})."`
+	Feeds   int `default:"1000" quick:"20" help:"Number of feeds (${default})."`
+	Nodes   int `default:"8" quick:"4" help:"Number of nodes (${default})."`
+	Count   int `default:"10" quick:"5" help:"Items per feed (${default})."`
+	Writers int `default:"1" help:"Programs that publish in each feed at the same time (${default})."`
 }
 
 // Help is appended to the command's help.
 func (c *benchFeedsCommand) Help() string {
 	return "Nodes with the settings of a new network run on loopback, in one process and with their own stores. Each of them follows " +
-		"all feeds and holds the publisher's key of its share of them. Each feed has a program that sends one item after the other to that " +
-		"node by POST /api/v1/publish, all at once. The processor time is that of the whole process, programs included, from the first item " +
+		"all feeds and holds the publisher's key of its share of them. Each feed has programs, each of which sends one item after the other to " +
+		"that node by POST /api/v1/publish, all at once. The processor time is that of the whole process, programs included, from the first item " +
 		"until readers of each node are shown each item."
 }
 
@@ -39,6 +40,9 @@ func (c *benchFeedsCommand) Help() string {
 func (c *benchFeedsCommand) Validate() error {
 	if c.Feeds < 1 || c.Nodes < 3 || c.Nodes > 64 || c.Count < 1 || c.Feeds > c.Nodes*maxFeedsPerKey {
 		return fmt.Errorf("--feeds %d --nodes %d --count %d: from 3 to 64 nodes, from 1 to %d feeds a node, and at least one item", c.Feeds, c.Nodes, c.Count, maxFeedsPerKey)
+	}
+	if c.Writers < 1 || c.Feeds*c.Writers > 2*c.Nodes*maxFeedsPerKey {
+		return fmt.Errorf("--feeds %d --writers %d: at least one writer, and at most %d through a node", c.Feeds, c.Writers, 2*maxFeedsPerKey)
 	}
 	return nil
 }
@@ -92,7 +96,7 @@ func (c *benchFeedsCommand) Run(ctx context.Context, s stdio) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := b.publish(ctx, 0, 1); err != nil { // a feed's first item waits for the feed to accept its publisher
+	if _, err := b.publish(ctx, 0, 1, 1); err != nil { // a feed's first item waits for the feed to accept its publisher
 		return err
 	}
 	p.what = "publishing"
@@ -102,7 +106,7 @@ func (c *benchFeedsCommand) Run(ctx context.Context, s stdio) (err error) {
 	if err != nil {
 		return err
 	}
-	wrong, err := b.publish(ctx, 1, c.Count)
+	wrong, err := b.publish(ctx, 1, c.Count, c.Writers)
 	if err != nil {
 		return err
 	}
@@ -149,7 +153,7 @@ func (c *benchFeedsCommand) open(ctx context.Context, parts *sync.WaitGroup, dir
 		return nil, err
 	}
 	for _, n := range b.nodes {
-		client := newPublishClient(n, maxFeedsPerKey)
+		client := newPublishClient(n, 2*maxFeedsPerKey)
 		b.clients = append(b.clients, client)
 		context.AfterFunc(ctx, client.http.CloseIdleConnections)
 	}
@@ -192,6 +196,20 @@ func (c *benchFeedsCommand) open(ctx context.Context, parts *sync.WaitGroup, dir
 	})
 }
 
+// write publishes the items of one program in a feed, one after the other.
+func (b *benchFeeds) write(ctx context.Context, feed int, url string, from, to, step int) error {
+	for number := from; number < to; number += step {
+		item, err := benchItem(url, number)
+		if err == nil {
+			err = b.clients[feed%len(b.clients)].write(ctx, item)
+		}
+		if err != nil {
+			return fmt.Errorf("publish item %d of %s: %w", number, url, err)
+		}
+	}
+	return nil
+}
+
 // note counts items that readers of a node are shown. It is called by the node's loop.
 func (b *benchFeeds) note(node int, titles []string) {
 	b.mu.Lock()
@@ -203,21 +221,12 @@ func (b *benchFeeds) note(node int, titles []string) {
 
 // publish publishes items in each feed, in all feeds at once, and waits until readers of all nodes are shown all items. first
 // is the number of the first one. It returns the number of items that are missing or were repeated, of all that were published.
-func (b *benchFeeds) publish(ctx context.Context, first, count int) (wrong int, err error) {
+func (b *benchFeeds) publish(ctx context.Context, first, count, writers int) (wrong int, err error) {
 	publishing, inner := errgroup.WithContext(ctx)
 	for i, url := range b.urls {
-		publishing.Go(func() error {
-			for number := first; number < first+count; number++ {
-				item, err := benchItem(url, number)
-				if err == nil {
-					err = b.clients[i%len(b.clients)].write(inner, item)
-				}
-				if err != nil {
-					return fmt.Errorf("publish item %d of %s: %w", number, url, err)
-				}
-			}
-			return nil
-		})
+		for writer := range writers {
+			publishing.Go(func() error { return b.write(inner, i, url, first+writer, first+count, writers) })
+		}
 	}
 	if err := publishing.Wait(); err != nil {
 		return 0, err
