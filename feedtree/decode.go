@@ -33,6 +33,9 @@ func (d *decodedEntry) size() int {
 			n += len(w)
 		}
 	}
+	for _, s := range d.Sightings {
+		n += len(s)
+	}
 	if d.Head != nil {
 		n += len(d.Head.Raw)
 	}
@@ -134,19 +137,30 @@ type decoding struct {
 
 	got          []decodedEntry // of the first entries
 	certificates [][][]byte     // those of got
+	wrong        int            // signatures in them
 }
 
-// groupsAtOnce is how many groups of decodings are with the worker at a time. What comes meanwhile becomes one group, in which all
-// certificates are verified together: the more a node has to do, the less each of them costs.
-const groupsAtOnce = 4
+// Limits of the groups of decodings that are with the worker. What comes while there are groupsAtOnce waits, and becomes a group of at
+// most maxGroup, in which all certificates are verified together: the more a node has to do, the less each of them costs. A signature
+// that is wrong makes the others in its group cost half as much again, so the entries of a feed that had one are decoded alone from then
+// on. maxSuspects bounds these feeds. Beyond it, all are forgotten.
+const (
+	groupsAtOnce = 4
+	maxGroup     = 64
+	maxSuspects  = 1024
+)
 
 // decodeWaiting lets the worker decode what waits.
 func (es *entries) decodeWaiting() {
 	if len(es.waiting) == 0 || es.groups == groupsAtOnce {
 		return
 	}
-	group := es.waiting
-	es.waiting = nil
+	n := 1
+	for !es.isSuspect(es.waiting[0]) && n < min(len(es.waiting), maxGroup) && !es.isSuspect(es.waiting[n]) {
+		n++
+	}
+	group := es.waiting[:n:n]
+	es.waiting = es.waiting[n:]
 	es.groups++
 	read := 0 // decodings
 	es.worker.Do(func() {
@@ -157,11 +171,29 @@ func (es *entries) decodeWaiting() {
 	}, func() {
 		es.groups--
 		es.waiting = slices.Concat(group[read:], es.waiting)
+		for _, d := range group[:read] {
+			es.suspect(d)
+		}
 		es.decodeWaiting()
 		for _, d := range group[:read] {
 			es.decoded(d)
 		}
 	})
+}
+
+func (es *entries) isSuspect(d *decoding) bool {
+	return len(d.entries) > 0 && es.suspects[d.entries[0].Key]
+}
+
+// suspect notes a feed with a certificate of which a signature is wrong.
+func (es *entries) suspect(d *decoding) {
+	if d.wrong == 0 {
+		return
+	}
+	if es.suspects == nil || len(es.suspects) >= maxSuspects {
+		es.suspects = map[overlay.ID]bool{}
+	}
+	es.suspects[d.entries[0].Key] = true
 }
 
 // decodeBodies decodes as many entries as decodeStep allows, at least one, and returns their size. It changes nothing but d.
@@ -191,7 +223,13 @@ func (es *entries) openCertificates(group []*decoding) {
 	for _, d := range group {
 		for i, certificate := range d.certificates {
 			e, n := d.entries[i], len(certificate)
-			d.got[i].sightings = es.forFeed(e.Key, withBare(e.Signer, certificate, opened[:n]))
+			all := withBare(e.Signer, certificate, opened[:n])
+			for _, s := range all {
+				if s == nil {
+					d.wrong++
+				}
+			}
+			d.got[i].sightings = es.forFeed(e.Key, all)
 			opened = opened[n:]
 		}
 	}

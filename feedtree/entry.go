@@ -23,6 +23,8 @@ type entries struct {
 	recent  recentEntries
 	waiting []*decoding // what is not with the worker yet
 	groups  int         // of decodings that are with the worker
+	// suspects are feeds with certificates of which a signature was wrong.
+	suspects map[overlay.ID]bool
 }
 
 // appended is what entries keeps of a feed. It counts everything that was appended, committed or not.

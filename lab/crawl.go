@@ -173,7 +173,7 @@ func crawlFigures(total []crawl.Run, traces []crawl.Trace) []namedFigure {
 	var modes []plot.Tick
 	for i, r := range total {
 		bars.Y = append(bars.Y, 100*float64(r.Passed)/float64(max(total[0].Fetched, 1)))
-		modes = append(modes, plot.Tick{At: float64(i) + 0.5, Label: fmt.Sprintf("%s: %.2g %%", r.Mode, bars.Y[i])})
+		modes = append(modes, plot.Tick{At: float64(i) + 0.5, Label: fmt.Sprintf("%s: %.3g %%", r.Mode, bars.Y[i])})
 	}
 	return []namedFigure{
 		{"cobra-figure-6", figure.Figure{

@@ -76,9 +76,9 @@ func TestCrawl(t *testing.T) {
 	if got.Feeds.Feeds != 1 || got.Feeds.FeedItems.Median != 2 || len(got.Files) != 2 {
 		t.Errorf("%+v, files %v", got.Feeds, got.Files)
 	}
-	for _, f := range got.Files {
-		if b, err := os.ReadFile(f); err != nil || !bytes.Contains(b, []byte("of Cobra")) {
-			t.Errorf("%s: %v, %s", f, err, b)
+	for i, label := range []string{"milliseconds", "full: 100 %"} {
+		if b, err := os.ReadFile(got.Files[i]); err != nil || !bytes.Contains(b, []byte("of Cobra")) || !bytes.Contains(b, []byte(label)) {
+			t.Errorf("%s: %v, %s", got.Files[i], err, b)
 		}
 	}
 	if code, out, _ := lab(t, "bench", "crawl", "--data", dir, "--every", "1m"); code != exitDone || !strings.Contains(out, "item-hash") || !strings.Contains(out, " met") {

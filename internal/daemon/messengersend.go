@@ -95,7 +95,7 @@ func (m *messenger) send(ctx context.Context, c *contact, events []news.Event) e
 			if err != nil {
 				return err
 			}
-			if err := m.tell(ctx, c, xmpp.Message{ID: messageID(c.ID+" digest", fmt.Append(events[0].JSON(), p.Offered)), Body: d}); err != nil {
+			if err := m.tell(ctx, c, xmpp.Message{ID: messageID(c.ID+" digest", fmt.Append(events[0].Stored(), p.Offered)), Body: d}); err != nil {
 				return err
 			}
 			p.Had = p.Offered

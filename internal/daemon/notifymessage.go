@@ -16,7 +16,7 @@ import (
 
 // messageOf returns what a target is told of an event.
 func messageOf(target string, e *news.Event) notify.Message {
-	m := notify.Message{ID: messageID(target, e.JSON()), Time: e.Time, Source: cmp.Or(e.Title, e.URL), Link: e.URL, JSON: e.JSON()}
+	m := notify.Message{ID: messageID(target, e.Stored()), Time: e.Time, Source: cmp.Or(e.Title, e.URL), Link: e.URL, JSON: e.JSON()}
 	if e.Query != "" {
 		m.Source = "Search: " + e.Query
 	}

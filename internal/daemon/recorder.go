@@ -67,10 +67,10 @@ const (
 	// items in parts as it had then.
 	maxPartItems = 1_000
 	maxPartTime  = 24 * time.Hour
-	// recordPause is the least time between two records, and recordShare how many times as long as the one before it is, up to
-	// maxRecordPause: items that come in a burst are recorded together, each for a fraction of the cost.
+	// The pause after a record is recordShare times as long as the record took, at least recordPause and at most maxRecordPause.
+	// Items that come in a burst are recorded together, each for a fraction of the cost.
 	recordPause, recordShare, maxRecordPause = 50 * time.Millisecond, 4, time.Second
-	// recordsAtOnce is how many feeds are read at a time, and are recorded together at most.
+	// recordsAtOnce bounds the feeds that are being read or recorded at a time.
 	recordsAtOnce = 32
 )
 
@@ -196,7 +196,7 @@ func (r *recorder) run(ctx context.Context) {
 		if failed := r.recordMarked(ctx); failed {
 			retry.Reset(recordRetry)
 		}
-		pause.Reset(min(max(recordPause, recordShare*time.Since(began)), maxRecordPause))
+		pause.Reset(pauseAfter(time.Since(began)))
 		select {
 		case <-pause.C:
 		case <-r.hurry:
@@ -205,6 +205,11 @@ func (r *recorder) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// pauseAfter returns the pause after a record that took a time.
+func pauseAfter(took time.Duration) time.Duration {
+	return min(max(recordPause, recordShare*took), maxRecordPause)
 }
 
 // markAll marks everything that the node follows, except for the feeds of which the journal has all.
@@ -272,25 +277,32 @@ type feedReading struct {
 // recordFeeds records feeds. It reads some at a time, and records together what has been read meanwhile, so that a burst does
 // not wait for the disk once for each feed.
 func (r *recorder) recordFeeds(ctx context.Context, feeds map[string]*markedFeed) (failed bool) {
-	read := make(chan feedReading)
+	read, places := make(chan feedReading), make(chan struct{}, recordsAtOnce)
 	go func() {
 		defer close(read)
 		var reading sync.WaitGroup
 		defer reading.Wait()
-		free := make(chan struct{}, recordsAtOnce)
 		for url, marked := range feeds {
-			free <- struct{}{}
-			reading.Go(func() {
-				defer func() { <-free }()
-				read <- r.readFeed(ctx, url, marked)
-			})
+			places <- struct{}{} // until it is recorded
+			reading.Go(func() { read <- r.readFeed(ctx, url, marked) })
 		}
 	}()
-	for first := range read {
-		group := []feedReading{first}
-		for more := true; more && len(group) < recordsAtOnce; {
+	inGroups(read, recordsAtOnce, func(group []feedReading) {
+		failed = !r.recordGroup(ctx, group) || failed
+		for range group {
+			<-places
+		}
+	})
+	return failed
+}
+
+// inGroups passes all that comes from a channel to each: what is there at a time together, up to a number.
+func inGroups[T any](from <-chan T, most int, each func([]T)) {
+	for first := range from {
+		group := []T{first}
+		for more := true; more && len(group) < most; {
 			select {
-			case next, ok := <-read:
+			case next, ok := <-from:
 				if more = ok; ok {
 					group = append(group, next)
 				}
@@ -298,11 +310,8 @@ func (r *recorder) recordFeeds(ctx context.Context, feeds map[string]*markedFeed
 				more = false
 			}
 		}
-		if !r.recordGroup(ctx, group) {
-			failed = true
-		}
+		each(group)
 	}
-	return failed
 }
 
 // recordGroup records what was read of some feeds. A feed that cannot be recorded is marked again, and keeps no other from it.

@@ -23,8 +23,9 @@ type Event struct {
 	Key       string        `json:"key,omitempty"`    // identifies the item among those of the feed or search
 	Health    *HealthChange `json:"health,omitempty"` // in place of an item
 
-	kept *keptItem
-	said *EventJSON // nil: the item is kept, and nobody has asked for it
+	stored []byte
+	kept   *keptItem
+	said   *EventJSON // nil: the item is kept, and nobody has asked for it
 }
 
 // An EventJSON is all of an event, in the form of the HTTP API.
@@ -37,13 +38,12 @@ type EventJSON struct {
 	json []byte // in one line
 }
 
-// A keptItem is an item as its document has it. It becomes one of JSON Feed when somebody asks for it, which takes longer than
-// everything else that the journal does with an item, and most events are never read.
+// A keptItem is an item of a feed as its document at the feed's address has it. It becomes one of JSON Feed when somebody asks for it,
+// which takes longer than everything else that the journal does with an item, and most events are never read.
 type keptItem struct {
 	Format     feed.Format    `json:"format"`
 	Qualifiers uint8          `json:"qualifiers,omitempty"`
 	Scope      []feed.Binding `json:"scope,omitempty"`
-	Base       string         `json:"base"` // of its document
 	Arrived    time.Time      `json:"arrived"`
 	Provenance string         `json:"provenance,omitempty"`
 
@@ -72,6 +72,15 @@ func (e *Event) Shortened() bool { return e.read().Shortened }
 // JSON returns the event in one line, as the HTTP API has it.
 func (e *Event) JSON() []byte { return e.read().json }
 
+// Stored returns the bytes that the journal has of the event. They stay the same, whereas another version of the program may say the
+// event in another way.
+func (e *Event) Stored() []byte {
+	if e.stored == nil {
+		return e.JSON()
+	}
+	return e.stored
+}
+
 func (e *Event) read() *EventJSON {
 	switch k := e.kept; {
 	case e.said != nil:
@@ -84,7 +93,8 @@ func (e *Event) read() *EventJSON {
 			break
 		}
 		entry := &feed.Entry{Item: it, Arrived: k.Arrived, Provenance: k.Provenance}
-		*e = render(*e, entry, &feed.Document{Base: k.Base, Sanitise: k.sanitise})
+		base, _ := feed.DocumentURL(e.URL)
+		*e = render(*e, entry, &feed.Document{Base: base, Sanitise: k.sanitise})
 	}
 	return e.said
 }
@@ -118,11 +128,13 @@ type storedEvent struct {
 	Kept *keptItem `json:"kept,omitempty"`
 }
 
-// encode returns the event of an entry as it is stored. base is the address of the document.
+// encode returns the event of an entry as it is stored. base is the address of the document, which may be secret if it is not that of
+// the feed. Such an item is rendered at once.
 func (j *Journal) encode(e Event, entry *feed.Entry, base string) []byte {
 	it := &entry.Item
-	if entry.Meaning == nil && len(it.Raw) < maxEventBytes {
-		kept := &keptItem{Format: it.Format, Qualifiers: it.Qualifiers, Scope: it.Scope, Base: base, Arrived: entry.Arrived, Provenance: entry.Provenance}
+	public, _ := feed.DocumentURL(e.URL)
+	if entry.Meaning == nil && base == public && len(it.Raw) < maxEventBytes {
+		kept := &keptItem{Format: it.Format, Qualifiers: it.Qualifiers, Scope: it.Scope, Arrived: entry.Arrived, Provenance: entry.Provenance}
 		if line := marshal(storedEvent{EventJSON{Event: e}, kept}); len(line)+1+len(it.Raw) <= maxEventBytes {
 			return append(append(line, '\n'), it.Raw...)
 		}
@@ -139,6 +151,7 @@ func (j *Journal) decode(value []byte) (Event, error) {
 		return Event{}, err
 	}
 	e := s.Event
+	e.stored = value
 	if e.kept = s.Kept; e.kept != nil {
 		e.kept.raw, e.kept.sanitise = raw, j.sanitise
 		return e, nil

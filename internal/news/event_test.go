@@ -2,6 +2,7 @@ package news
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ func TestAnItemThatIsReadLaterIsTheSame(t *testing.T) {
 lines&lt;/p&gt;</description><enclosure url="a.mp3" type="audio/mpeg" length="7"/></item></channel></rss>`,
 		`<feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><id>urn:f</id><updated>2026-11-28T07:00:00Z</updated><entry><id>urn:1</id><title>A</title><published>2026-11-28T07:58:00Z</published><updated>2026-11-28T07:59:00Z</updated><content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml"><b>x</b></div></content></entry></feed>`,
 		`{"version":"https://jsonfeed.org/version/1.1","title":"T","items":[{"id":"1","url":"/one","title":"A","content_html":"<b>x</b>","date_published":"2026-11-28T07:59:00Z","tags":["a","b"]}]}`,
+		`<rss version="2.0"><channel><title>T</title><link>https://ferry.example/</link><description/><item><guid>same</guid><title>A</title></item><item><guid>same</guid><title>B</title></item></channel></rss>`,
 	} {
 		f, err := feed.Parse([]byte(doc), "")
 		if err != nil {
@@ -41,8 +43,60 @@ lines&lt;/p&gt;</description><enclosure url="a.mp3" type="audio/mpeg" length="7"
 		if err := json.Unmarshal(e.JSON(), &whole); err != nil || string(e.Item()) != string(want) || string(whole.Item) != string(want) || e.Shortened() {
 			t.Errorf("%v\n%s\n%s, not\n%s", err, e.JSON(), e.Item(), want)
 		}
-		if whole.Number != 1 || whole.Title != ferries.Title || whole.DelayS == nil || *whole.DelayS < 60 || *whole.DelayS > 120 || strings.Contains(string(e.JSON()), "kept") {
+		dated := strings.Contains(doc, "2026-11-28T07:59")
+		if whole.Number != 1 || whole.Title != ferries.Title || (whole.DelayS != nil) != dated || dated && (*whole.DelayS < 60 || *whole.DelayS > 120) || strings.Contains(string(e.JSON()), "kept") {
 			t.Errorf("the event is %s", e.JSON())
+		}
+	}
+}
+
+// The address of a private feed's document may be secret, and is not stored.
+func TestThePlaceOfAPrivateFeedIsNotStored(t *testing.T) {
+	d := openDesk(t)
+	private := Source{URL: "private/pod", Title: "Pod"}
+	for _, items := range [][]string{{"1"}, {"2", "1"}} {
+		doc := document(t, items...)
+		doc.Base = "https://pod.example/SECRET/feed.xml"
+		if _, err := d.Record(private, doc); err != nil {
+			t.Fatal(err)
+		}
+	}
+	events, _, err := d.After(0, 10)
+	if err != nil || len(events) != 1 || strings.Contains(string(events[0].Stored()), "SECRET") || !strings.Contains(string(events[0].Item()), "Pier 2") {
+		t.Errorf("%v, %q", err, events[0].Stored())
+	}
+}
+
+// What names an event to those who are told of it is the same when another version of the program says the event in another way.
+func TestTheStoredFormOfAnEventStays(t *testing.T) {
+	d := openDesk(t)
+	d.record("1")
+	d.record("2=text", "1")
+	read := func() (stored, said string) {
+		events, _, err := d.After(0, 10)
+		if err != nil || len(events) != 1 {
+			t.Fatalf("%v, %+v", err, events)
+		}
+		return string(events[0].Stored()), string(events[0].JSON())
+	}
+	stored, said := read()
+	d.sanitise = func(m *feed.Meaning) { m.Summary = "other " + m.Summary }
+	if again, other := read(); again != stored || other == said {
+		t.Errorf("stored %q, then %q; said %q, then %q", stored, again, said, other)
+	}
+	if e := NewEvent(Event{Number: 1}, []byte(`{"id":"a"}`)); string(e.Stored()) != string(e.JSON()) {
+		t.Errorf("an event that is not in the journal: %q", e.Stored())
+	}
+}
+
+// No event takes more than maxEventBytes in the store, whatever its item has.
+func TestEventsAreBounded(t *testing.T) {
+	d := openDesk(t)
+	d.record("0")
+	for size := maxEventBytes - 600; size < maxEventBytes+100; size += 50 {
+		d.record(fmt.Sprintf("%d=%s", size, strings.Repeat("x", size)), "0")
+		if last := d.kept[len(d.kept)-1]; last.size > maxEventBytes || last.size < 100 {
+			t.Errorf("an item of %d bytes takes %d", size, last.size)
 		}
 	}
 }

@@ -50,7 +50,7 @@ const (
 	// maxRecent bounds the entries in the second record of a source. Each part of a document writes that record, and the
 	// first one, which has all entries, only once in so many.
 	maxRecent = 256
-	// maxCommit is how many bytes of events at least become durable together, if that many come, beside those of one document.
+	// maxCommit bounds the bytes of events that become durable together. Those of the last document may exceed it.
 	maxCommit = 1 << 20
 	// maxDropped bounds the old events that are deleted with one record, so that none takes long.
 	maxDropped = 200
@@ -170,7 +170,7 @@ func (j *Journal) RecordAll(of ...Recording) (events int, err error) {
 			continue
 		}
 		if err := j.add(p.events, p.now, p.changes...); err != nil {
-			return events, fmt.Errorf("journal of news, %s: %w", r.Source.name(), err)
+			return events, fmt.Errorf("journal of news, %d sources up to %s: %w", len(of), r.Source.name(), err)
 		}
 		events += len(p.events)
 		p = pending{now: p.now}

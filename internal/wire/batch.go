@@ -28,7 +28,7 @@ const (
 	// batchFactor is how many signatures a key must have in a batch on average for one equation to take less time than one
 	// for each with multiples.
 	batchFactor = 2
-	// minBatch is how many signatures one equation takes less time for than voi takes for each of them.
+	// minBatch is the least number of signatures for which one equation takes less time than voi takes for each of them.
 	minBatch = 3
 )
 
