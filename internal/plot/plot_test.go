@@ -217,6 +217,9 @@ func TestTicks(t *testing.T) {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
+	if got := strings.Join(labels(newScale(Axis{Log: true}, logarithmic(4330, 4440), false).ticks), " "); got != "4350 4400" {
+		t.Errorf("a small part of a decade: %s", got)
+	}
 }
 
 // Hours of a day are those of the zone, even one that is half an hour off, and days have dates.

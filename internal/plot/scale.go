@@ -124,9 +124,10 @@ func linearTicks(least, most, step float64) (of []Tick) {
 }
 
 // logTicks returns the ticks of a logarithmic axis: 1 to 9 times each power of ten. The first, second and fifth have a
-// label, so that an axis of less than a decade has labels, too; over many decades only the first has one.
+// label, so that an axis of less than a decade has labels, too; over many decades only the first has one. An axis that would have
+// fewer than two labels has those of a linear one.
 func logTicks(least, most float64) (of []Tick) {
-	wide := most/least > 1e4
+	wide, labels := most/least > 1e4, 0
 	for ten := math.Pow(10, math.Floor(math.Log10(least))); ten <= most*(1+1e-9); ten *= 10 {
 		for k := 1.; k < 10; k++ {
 			at := k * ten
@@ -136,9 +137,13 @@ func logTicks(least, most float64) (of []Tick) {
 			label := ""
 			if k == 1 || !wide && (k == 2 || k == 5) {
 				label = strconv.FormatFloat(at, 'g', 6, 64)
+				labels++
 			}
 			of = append(of, Tick{at, label})
 		}
+	}
+	if labels < 2 && least < most {
+		return linearTicks(least, most, roundStep((most-least)/5))
 	}
 	return of
 }
