@@ -160,7 +160,9 @@ func (es *entries) decodeWaiting() {
 		n++
 	}
 	group := es.waiting[:n:n]
-	es.waiting = es.waiting[n:]
+	if es.waiting = es.waiting[n:]; len(es.waiting) == 0 {
+		es.waiting = nil // the array would keep what was decoded in memory
+	}
 	es.groups++
 	read := 0 // decodings
 	es.worker.Do(func() {
@@ -170,7 +172,9 @@ func (es *entries) decodeWaiting() {
 		es.openCertificates(group[:read])
 	}, func() {
 		es.groups--
-		es.waiting = slices.Concat(group[read:], es.waiting)
+		if read < len(group) {
+			es.waiting = slices.Concat(group[read:], es.waiting)
+		}
 		for _, d := range group[:read] {
 			es.suspect(d)
 		}
