@@ -21,8 +21,9 @@ const (
 	// tabledKeys is the number of keys of which multiples are kept, 41 KB each: those of the owners, publishers and neighbours
 	// whose statements a node verifies again and again. The key that has not been used for the longest time is dropped.
 	tabledKeys = 128
-	// countedKeys is the number of keys whose valid signatures are counted. Those of keys that are seen once drop no multiples.
-	countedKeys = 128
+	// countedKeys is the number of keys whose valid signatures are counted. If more keys than that sign in turn, none of them gets
+	// multiples: they would be dropped before they are used.
+	countedKeys = tabledKeys
 	// tableAfter is after how many signatures of a key its multiples are calculated, which takes as long as four signatures.
 	tableAfter = 4
 	// batchFactor is how many signatures a key must have in a batch on average for one equation to take less time than one
