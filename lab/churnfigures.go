@@ -40,10 +40,7 @@ func drawChurn(dir string, reports []churn.Report) (drawn int, err error) {
 			without = append(without, plot.Distribution("it "+string(r.Mode), r.Took, len(r.Took)+r.WithoutSequencer))
 		}
 	}
-	for _, f := range []struct {
-		name string
-		figure.Figure
-	}{
+	for _, f := range []namedFigure{
 		{"hops", figure.Figure{Title: "Hops of a lookup in a calm network", X: "members", Y: "hops", LogX: true, Lines: []plot.Line{hops.Sorted(), bound.Sorted()}}},
 		{"control", figure.Figure{Title: "Control traffic under churn", X: "median session, minutes", Y: "control messages per node and second", Lines: []plot.Line{control.Sorted()}}},
 		{"killed", figure.Figure{Title: "Lookups after many deaths at once", X: "seconds since", Y: "right, %", Lines: right}},

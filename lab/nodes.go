@@ -200,10 +200,7 @@ func drawNodes(dir string, results []nodes.Result) error {
 			}
 		}
 	}
-	for _, f := range []struct {
-		name string
-		figure.Figure
-	}{{"tables", tables}, {"sequencer", ends}} {
+	for _, f := range []namedFigure{{"tables", tables}, {"sequencer", ends}} {
 		if len(f.Lines) == 0 {
 			continue
 		}
