@@ -269,7 +269,7 @@ var limits = []struct {
 		{"internal/news", "maxUnstored", "events that a target does not want and that are not noted on disk", "they are noted"},
 		{"internal/daemon", "maxMarkedArticles", "articles that matched a search and wait to be recorded as events", "only those become events that the feed of the search still has"},
 		{"internal/daemon", "maxSighted maxSightedItems", "feeds whose last documents are remembered; items of each", "further ones count as found by other nodes"},
-		{"internal/daemon", "recordPause maxRecordPause", "the least and the most time between two records of news; it is four times as long as the record before took", "people and programs are told of a burst that much later"},
+		{"internal/daemon", "recordPause maxRecordPause", "the shortest and the longest pause between two records of news; a pause is four times as long as the record before it", "people and programs are told of a burst that much later"},
 		{"internal/daemon", "maxMarkedItems", "changed items that the journal has not recorded yet", "a feed with further ones is recorded as a whole, and they count as found by other nodes"},
 		{"internal/daemon", "maxPollers", "pollers of a feed that its page shows", "those farther from its key are left out"},
 		{"internal/news", "maxDelay", "time from the date of an item to its arrival that counts as a delay", "the delay is not known"},

@@ -296,7 +296,7 @@ func (r *recorder) recordFeeds(ctx context.Context, feeds map[string]*markedFeed
 	return failed
 }
 
-// inGroups passes all that comes from a channel to each: what is there at a time together, up to a number.
+// inGroups passes everything that arrives on a channel to each. What has arrived meanwhile is one group, up to a number.
 func inGroups[T any](from <-chan T, most int, each func([]T)) {
 	for first := range from {
 		group := []T{first}

@@ -17,7 +17,7 @@ import (
 	"tidings/proxy"
 )
 
-// What is read while a group is being recorded is the next one.
+// Feeds that are read while a group is being recorded form the next group.
 func TestWhatIsThereIsRecordedTogether(t *testing.T) {
 	for most, want := range map[int][]int{recordsAtOnce: {1, 9}, 4: {1, 4, 4, 1}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -152,7 +152,7 @@ func (r *meaningReader) child() {
 		return
 	case r.datesOnly:
 		if of == mediaRank {
-			r.textConstruct(of) // which has no dates, although elements of media may be within each other
+			r.textConstruct(of) // skips its children: dates among them are not those of the item
 		}
 		return
 	}

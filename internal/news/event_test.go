@@ -51,7 +51,7 @@ lines&lt;/p&gt;</description><enclosure url="a.mp3" type="audio/mpeg" length="7"
 }
 
 // The address of a private feed's document may be secret, and is not stored.
-func TestThePlaceOfAPrivateFeedIsNotStored(t *testing.T) {
+func TestTheAddressOfAPrivateFeedIsNotStored(t *testing.T) {
 	d := openDesk(t)
 	private := Source{URL: "private/pod", Title: "Pod"}
 	for _, items := range [][]string{{"1"}, {"2", "1"}} {
@@ -67,7 +67,8 @@ func TestThePlaceOfAPrivateFeedIsNotStored(t *testing.T) {
 	}
 }
 
-// What names an event to those who are told of it is the same when another version of the program says the event in another way.
+// The stored form of an event does not depend on how a version of the program renders it. The ids of messages are hashes of it, and
+// survive an upgrade.
 func TestTheStoredFormOfAnEventStays(t *testing.T) {
 	d := openDesk(t)
 	d.record("1")
@@ -115,7 +116,7 @@ func TestOldEventsAreRead(t *testing.T) {
 	}
 }
 
-// What is stored of an event that cannot be one is missing, as a damaged event is.
+// A stored value is either rejected, or becomes an event whose JSON is valid.
 func FuzzDecode(f *testing.F) {
 	for _, s := range []string{
 		`{"number":1,"kept":{"format":1,"base":"http://a/","arrived":"2026-11-28T08:00:00Z"}}` + "\n<item><title>A</title></item>",
