@@ -33,7 +33,7 @@ var storeys = []struct {
 	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums overlay/relay cobra"},
 	{1, "overlay difference cobra/query corona/websub"},
 	{0, "honeycomb cobra/index cobra/provision internal/wire internal/feed difference/page internal/script cobra/words"},
-	{cellar, "internal/env internal/charset internal/slab internal/check internal/selection internal/markup internal/plot internal/locale"},
+	{cellar, "internal/env internal/signature internal/charset internal/slab internal/check internal/selection internal/markup internal/plot internal/locale"},
 }
 
 const (
@@ -72,6 +72,7 @@ var onlyIn = []struct{ path, packages string }{
 	{"github.com/libp2p", "overlay/libp2p overlay/libp2p/attacker"},
 	{"github.com/multiformats", "overlay/libp2p overlay/libp2p/attacker internal/daemon"},
 	{"mellium.im", "internal/xmpp"},
+	{"filippo.io/edwards25519", "internal/signature"},
 	{module + "/sim/plant", "tests"}, // and what sim/planted.patch makes of the product
 }
 

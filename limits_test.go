@@ -63,7 +63,7 @@ var limits = []struct {
 		{"overlay", "MaxRevoked maxRenewers", "nodes on an authority's list of revocations; nodes that renew its certificates", "`tidings network revoke` refuses until certificates expire"},
 		{"overlay", "maxCertificate:B maxRevocations:B", "a certificate; a list of revocations", "refused before its signature is checked"},
 		{"internal/authority", "Lifetime maxName:B", "the validity of a certificate; the name of a member", "renewed after two thirds; refused"},
-		{"internal/wire", "tabledKeys countedKeys", "keys of which multiples are kept, 41 KB each; keys whose signatures are counted", "the key that has not been used for the longest time is dropped"},
+		{"internal/signature", "tabledKeys countedKeys", "keys of which multiples are kept, 15 KB each; keys whose signatures are counted", "the key that has not been used for the longest time is dropped"},
 		{"internal/wire", "MaxAuthorities", "authorities of a network", "refused"},
 	}},
 	{"Trees", []limit{
@@ -143,7 +143,6 @@ var limits = []struct {
 		{"feedtree", "maxOwnerLookups maxOwnerAddrs", "feeds whose owners one audit looks up; owners' addresses remembered", "the rest follows in the next audit; the addresses are forgotten and found again"},
 		{"feedtree", "maxPushes maxAllPushes pushTimeout", "publications in progress for one feed, for all feeds; time for each", "not accepted; the publisher's record keeps them and they are sent again"},
 		{"internal/publisher", "minFoldedLog:B maxEarlier maxEarlierAccepted maxEarlierBytes:B", "log of a publisher's record, unless the record is larger; envelopes kept before the last one; those before the last accepted one, and their bytes", "the record is written anew; the oldest is dropped, and cannot be sent again"},
-		{"feedtree", "groupsAtOnce maxGroup maxSuspects", "groups of entries that are decoded at a time; entries of feeds in one; feeds with wrong certificates, which have groups of their own", "later ones wait, and become one group, whose certificates are verified together; all are forgotten"},
 		{"feedtree", "decodeStep:B", "bytes that are decoded of a log, or of the logs in a group, at a time, beyond one entry (`difference.MaxDelta`)", "the rest follows in further steps"},
 		{"feedtree", "maxRecentEntries maxRecentBytes:B recentTime", "entries whose content is kept after it was read or made, of all feeds; its bytes; the time for which it is kept", "it is decoded again"},
 		{"feedtree", "maxDocumentBytes:B maxExtraBytes:B", "bytes of the items of a feed that readers see; of those that its log lacks", "the oldest are left out, and `tidings status` says so; they are not shown until the log has them"},

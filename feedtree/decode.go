@@ -123,137 +123,50 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 		}
 	}
 	es.owners.Bodies(entries, func(bodies [][]byte) {
-		es.waiting = append(es.waiting, &decoding{entries: entries, bodies: bodies, decoder: read, then: then})
-		es.decodeWaiting()
+		var got []decodedEntry
+		es.worker.Do(func() { got = es.decodeBodies(entries, bodies, read) }, func() {
+			es.note(entries[:len(got)], got, read)
+			then(got)
+		})
 	})
 }
 
-// A decoding is some entries of a feed whose bodies are decoded.
-type decoding struct {
-	entries []*owner.Entry
-	bodies  [][]byte
-	decoder
-	then func([]decodedEntry)
-
-	got          []decodedEntry // of the first entries
-	certificates [][][]byte     // those of got
-	wrong        int            // signatures in them
-}
-
-// Limits of the groups of decodings that are with the worker. What comes while there are groupsAtOnce waits, and becomes a group of at
-// most maxGroup, in which all certificates are verified together: the more a node has to do, the less each of them costs. A signature
-// that is wrong makes the others in its group cost half as much again, so the entries of a feed that had one are decoded alone from then
-// on. maxSuspects bounds these feeds. Beyond it, all are forgotten.
-const (
-	groupsAtOnce = 4
-	maxGroup     = 64
-	maxSuspects  = 1024
-)
-
-// decodeWaiting lets the worker decode what waits.
-func (es *entries) decodeWaiting() {
-	if len(es.waiting) == 0 || es.groups == groupsAtOnce {
-		return
-	}
-	n := 1
-	for !es.isSuspect(es.waiting[0]) && n < min(len(es.waiting), maxGroup) && !es.isSuspect(es.waiting[n]) {
-		n++
-	}
-	group := es.waiting[:n:n]
-	if es.waiting = es.waiting[n:]; len(es.waiting) == 0 {
-		es.waiting = nil // the array would keep what was decoded in memory
-	}
-	es.groups++
-	read := 0 // decodings
-	es.worker.Do(func() {
-		for size := 0; read < len(group) && size < decodeStep; read++ {
-			size += es.decodeBodies(group[read])
-		}
-		es.openCertificates(group[:read])
-	}, func() {
-		es.groups--
-		if read < len(group) {
-			es.waiting = slices.Concat(group[read:], es.waiting)
-		}
-		for _, d := range group[:read] {
-			es.suspect(d)
-		}
-		es.decodeWaiting()
-		for _, d := range group[:read] {
-			es.decoded(d)
-		}
-	})
-}
-
-func (es *entries) isSuspect(d *decoding) bool {
-	return len(d.entries) > 0 && es.suspects[d.entries[0].Key]
-}
-
-// suspect notes a feed with a certificate of which a signature is wrong.
-func (es *entries) suspect(d *decoding) {
-	if d.wrong == 0 {
-		return
-	}
-	if es.suspects == nil || len(es.suspects) >= maxSuspects {
-		es.suspects = map[overlay.ID]bool{}
-	}
-	es.suspects[d.entries[0].Key] = true
-}
-
-// decodeBodies decodes as many entries as decodeStep allows, at least one, and returns their size. It changes nothing but d.
-func (es *entries) decodeBodies(d *decoding) (size int) {
-	for i, b := range d.bodies {
-		delta, err := d.decode(d.entries[i], b)
-		signed := es.signedForFeed(d.entries[i].Key, delta)
-		e := decodedEntry{unreadable: err != nil || b == nil || !signed, bodyLost: b == nil}
+// decodeBodies decodes as many entries as decodeStep allows, at least one. It changes nothing.
+func (es *entries) decodeBodies(entries []*owner.Entry, bodies [][]byte, read decoder) (got []decodedEntry) {
+	var certificates [][]byte // of all entries
+	var sizes []int           // of the certificate of each
+	for i, size := 0, 0; i < len(bodies) && size < decodeStep; i++ {
+		delta, err := read.decode(entries[i], bodies[i])
+		signed := es.signedForFeed(entries[i].Key, delta)
+		e := decodedEntry{unreadable: err != nil || bodies[i] == nil || !signed, bodyLost: bodies[i] == nil}
 		if signed {
 			e.Delta = delta
 		}
-		d.got, d.certificates = append(d.got, e), append(d.certificates, delta.Sightings)
-		if size += e.size(); size >= decodeStep {
-			break
-		}
+		got, certificates, sizes = append(got, e), append(certificates, delta.Sightings...), append(sizes, len(delta.Sightings))
+		size += e.size()
 	}
-	return size
+	opened := difference.OpenSightings(es.verify, certificates)
+	for i, n := range sizes {
+		got[i].sightings = es.forFeed(entries[i].Key, withBare(entries[i].Signer, certificates[:n], opened[:n]))
+		opened, certificates = opened[n:], certificates[n:]
+	}
+	return got
 }
 
-// openCertificates verifies the certificates in decodings together. It changes nothing but the decodings.
-func (es *entries) openCertificates(group []*decoding) {
-	var all [][]byte
-	for _, d := range group {
-		all = append(all, slices.Concat(d.certificates...)...)
-	}
-	opened := difference.OpenSightings(es.verify, all)
-	for _, d := range group {
-		for i, certificate := range d.certificates {
-			e, n := d.entries[i], len(certificate)
-			all := withBare(e.Signer, certificate, opened[:n])
-			for _, s := range all {
-				if s == nil {
-					d.wrong++
-				}
-			}
-			d.got[i].sightings = es.forFeed(e.Key, all)
-			opened = opened[n:]
+// note keeps what was decoded for those who want it next, and counts and reports what is unreadable.
+func (es *entries) note(entries []*owner.Entry, got []decodedEntry, read decoder) {
+	for i := range got {
+		e := entries[i]
+		if read.verifies && !got[i].unreadable && es.clock.Now().Sub(e.Time).Abs() < recentTime {
+			es.keep(e.Key, e.Body, got[i].Delta)
 		}
-	}
-}
-
-// decoded passes what was decoded on. It counts and reports what is unreadable.
-func (es *entries) decoded(d *decoding) {
-	for i := range d.got {
-		e := d.entries[i]
-		if d.verifies && !d.got[i].unreadable && es.clock.Now().Sub(e.Time).Abs() < recentTime {
-			es.keep(e.Key, e.Body, d.got[i].Delta)
-		}
-		if d.got[i].unreadable {
+		if got[i].unreadable {
 			es.stats.Unread++
 			if c := es.feeds[e.Key]; c != nil {
 				es.refusals.add(Refusal{URL: c.url, Why: "an entry of the log cannot be read, or holds an item that the publisher has not signed for this feed"})
 			}
 		}
 	}
-	d.then(d.got)
 }
 
 // withBare returns the sightings of a certificate, given those that were signed alone. Others may be bare: those of the entry's

@@ -19,12 +19,8 @@ import (
 // follower will. An unreadable entry would hide its items for ever, because the sequencer would count them as known.
 type entries struct {
 	*common
-	worker  env.Worker
-	recent  recentEntries
-	waiting []*decoding // what is not with the worker yet
-	groups  int         // of decodings that are with the worker
-	// suspects are feeds with certificates of which a signature was wrong.
-	suspects map[overlay.ID]bool
+	worker env.Worker
+	recent recentEntries
 }
 
 // appended is what entries keeps of a feed. It counts everything that was appended, committed or not.

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"tidings/internal/env"
+	"tidings/internal/signature"
 )
 
 // Domain separates signatures by purpose, so that a signature for one purpose is never valid for
@@ -170,34 +171,24 @@ func NewVerifier(network Hash) Verifier { return verifier{network} }
 type verifier struct{ network Hash }
 
 func (v verifier) Open(domain Domain, raw []byte) (Signed, error) {
-	signed, signature, err := parseEnvelope(raw)
-	if err == nil && !v.statement(domain, signed, signature).valid() {
-		return Signed{}, ErrSignature
-	}
-	return signed, err
-}
-
-// statement returns what the signature of an envelope is about.
-func (v verifier) statement(domain Domain, s Signed, signature []byte) statement {
-	return statement{s.Key, signedBytes(domain, v.network, s.Payload), signature}
+	opened := v.OpenAll(domain, [][]byte{raw})[0]
+	return opened.Signed, opened.Err
 }
 
 func (v verifier) OpenAll(domain Domain, raws [][]byte) []Opened {
-	if len(raws) == 0 {
-		return nil
-	}
 	all := make([]Opened, len(raws))
 	var of []int // the numbers of those that are envelopes
-	var batch []statement
+	var statements []signature.Statement
 	for i, raw := range raws {
-		var signature []byte
-		if all[i].Signed, signature, all[i].Err = parseEnvelope(raw); all[i].Err == nil {
-			of, batch = append(of, i), append(batch, v.statement(domain, all[i].Signed, signature))
+		signed, sig, err := parseEnvelope(raw)
+		if all[i] = (Opened{signed, err}); err == nil {
+			of = append(of, i)
+			statements = append(statements, signature.Statement{Key: signed.Key, Message: signedBytes(domain, v.network, signed.Payload), Signature: sig})
 		}
 	}
-	for j, valid := range validAll(batch) {
+	for i, valid := range signature.Verify(statements...) {
 		if !valid {
-			all[of[j]] = Opened{Err: ErrSignature}
+			all[of[i]] = Opened{Err: ErrSignature}
 		}
 	}
 	return all

@@ -7,6 +7,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"math/rand/v2"
 	"os"
 	"regexp"
 	"slices"
@@ -269,4 +270,31 @@ func FuzzEnvelope(f *testing.F) {
 			t.Fatalf("forged: %q", got.Payload)
 		}
 	})
+}
+
+// OpenAll finds the same envelopes valid as Open, wherever the wrong ones stand and whatever is wrong with them.
+func TestOpenAllAgreesWithOpen(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	v := NewVerifier(Hash{1})
+	signers := make([]*Signer, 4)
+	for i := range signers {
+		seed := make([]byte, ed25519.SeedSize)
+		seed[0] = byte(i)
+		signers[i] = NewSigner(ed25519.NewKeyFromSeed(seed), Hash{1})
+	}
+	for round := range 200 {
+		raws := make([][]byte, rng.IntN(12))
+		for i := range raws {
+			raws[i] = signers[rng.IntN(len(signers))].Sign(DomainEntry, []byte{byte(round), byte(i)}).Raw
+			if rng.IntN(20) == 0 {
+				raws[i][rng.IntN(len(raws[i]))] ^= 1 << rng.IntN(8)
+			}
+		}
+		for i, got := range v.OpenAll(DomainEntry, raws) {
+			want, err := v.Open(DomainEntry, raws[i])
+			if (err == nil) != (got.Err == nil) || err == nil && !bytes.Equal(got.Payload, want.Payload) {
+				t.Fatalf("round %d, envelope %d of %d: %v, and alone %v", round, i, len(raws), got.Err, err)
+			}
+		}
+	}
 }

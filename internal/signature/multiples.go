@@ -1,0 +1,108 @@
+package signature
+
+import (
+	"encoding/binary"
+
+	"filippo.io/edwards25519"
+)
+
+const (
+	// parts is the number of parts of which a number consists here: as many multiples of a point, 2^partBits apart, replace all but
+	// partBits doublings.
+	parts    = 16
+	partBits = scalarBits / parts
+	// scalarBits is the size of a number that a point is multiplied by. The highest three bits are zero.
+	scalarBits = 256
+	// keyWidth and baseWidth are the widths of the digits by which the multiples of keys and of the base point are chosen: on average,
+	// one addition for each width+1 bits. One more would save a seventh of the additions, and take twice the memory.
+	keyWidth  = 5
+	baseWidth = 8
+)
+
+// multiples are those of a point P by n·2^(partBits·i), for each part i and for the odd n below 2^(width-1), so that a multiple of P by
+// any number is the sum of a few (Möller, "Algorithms for Multi-exponentiation", 2001, and Lim and Lee, "More Flexible
+// Exponentiation with Precomputation", 1994).
+type multiples struct {
+	width uint
+	odd   []summand // 2^(width-2) of each part, one part after the other
+}
+
+// base has the multiples of the base point B.
+var base = multiplesOf(edwards25519.NewGeneratorPoint(), baseWidth)
+
+func multiplesOf(p *edwards25519.Point, width uint) *multiples {
+	first, double := make([]point, parts), make([]point, parts)
+	next := pointOf(p)
+	for i := range parts {
+		first[i] = next
+		next.double()
+		double[i] = next
+		for range partBits - 1 {
+			next.double()
+		}
+	}
+	normalise(double)
+	all := make([]point, 0, parts<<(width-2))
+	for i, sum := range first {
+		step := double[i].summand()
+		for range 1 << (width - 2) {
+			all = append(all, sum)
+			sum.add(&step, false)
+		}
+	}
+	normalise(all)
+	m := &multiples{width, make([]summand, len(all))}
+	for i := range all {
+		m.odd[i] = all[i].summand()
+	}
+	return m
+}
+
+// add adds the multiple of the point by a digit at a position of the number.
+func (m *multiples) add(to *point, digit int8, position int) {
+	if digit == 0 {
+		return
+	}
+	n, minus := int(digit), digit < 0
+	if minus {
+		n = -n
+	}
+	to.add(&m.odd[position/partBits<<(m.width-2)+n/2], minus)
+}
+
+// sum returns nP + mQ.
+func sum(ofP *multiples, n *edwards25519.Scalar, ofQ *multiples, m *edwards25519.Scalar) point {
+	byP, byQ := digits(n, ofP.width), digits(m, ofQ.width)
+	total := identity()
+	for i := partBits - 1; i >= 0; i-- {
+		total.double()
+		for position := i; position < scalarBits; position += partBits {
+			ofP.add(&total, byP[position], position)
+			ofQ.add(&total, byQ[position], position)
+		}
+	}
+	return total
+}
+
+// digits returns the non-adjacent form of a number: digits that are zero, or odd and of less than the width in bits with their sign. Of
+// as many digits in a row as the width, one at most is not zero.
+func digits(n *edwards25519.Scalar, width uint) (all [scalarBits]int8) {
+	b := n.Bytes()
+	var words [scalarBits/64 + 1]uint64
+	for i := range words[:scalarBits/64] {
+		words[i] = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	carry := uint64(0)
+	for position := uint(0); position < scalarBits; {
+		word, shift := position/64, position%64
+		window := (words[word]>>shift|words[word+1]<<(64-shift))&(1<<width-1) + carry
+		if window%2 == 0 {
+			position++
+			continue
+		}
+		carry = window >> (width - 1)
+		all[position] = int8(int(window) - int(carry<<width))
+		position += width
+	}
+	return all
+}
