@@ -120,7 +120,7 @@ func (sq *sequencer) inherit(l *leaderState, n note, now time.Time) {
 			l.suspicion.since = now
 		}
 	}
-	l.updateRate, l.meanBytes, l.moved = n.updateRate, n.meanBytes, n.move
+	l.updateRate, l.meanBytes, l.moved, l.distrusted = n.updateRate, n.meanBytes, n.move, n.distrusted.at(now)
 	if l.moved.since.After(now) { // the other sequencer's clock was ahead
 		l.moved.since = now
 	}

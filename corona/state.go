@@ -161,6 +161,7 @@ type note struct {
 	marks      string // of a page, from page.Tracker
 	move       move
 	push       *pushing // nil: there is no hub
+	distrusted distrusts
 }
 
 const (
@@ -175,7 +176,7 @@ func (n note) append() []byte {
 		Etag: v.Etag, LastModified: v.LastModified, FinalUrl: v.FinalUrl,
 		IntervalMs: uint64(n.interval.Milliseconds()), State: n.State.wire(), Weight: uint32(n.weight), Fails: uint32(min(n.fails, maxFails)),
 		Pollers: uint32(n.pollers), RefMs: millis(n.ref), UpdateRate: n.updateRate.wire(), MeanBytes: uint64(n.meanBytes),
-		Grant: []byte(n.grant), Private: n.private, Marks: []byte(n.marks), Moved: n.move.to, MovedMs: millis(n.move.since), Push: n.push.wire(),
+		Grant: []byte(n.grant), Private: n.private, Marks: []byte(n.marks), Moved: n.move.to, MovedMs: millis(n.move.since), Push: n.push.wire(), Distrusted: n.distrusted.wire(),
 	})
 }
 
@@ -184,7 +185,7 @@ func parseNote(b []byte) (note, bool) {
 	if len(b) == 0 || proto.Unmarshal(b, m) != nil {
 		return note{}, false
 	}
-	if len(m.Etag) > maxValidator || len(m.LastModified) > maxValidator || len(m.FinalUrl) > maxURL || m.Fails > maxFails || m.Pollers > maxPollers || m.RefMs > wire.MaxMillis || len(m.Grant) > maxGrant || len(m.Marks) > page.MaxMarks || len(m.Moved) > maxURL || m.MovedMs > wire.MaxMillis {
+	if len(m.Etag) > maxValidator || len(m.LastModified) > maxValidator || len(m.FinalUrl) > maxURL || m.Fails > maxFails || m.Pollers > maxPollers || m.RefMs > wire.MaxMillis || len(m.Grant) > maxGrant || len(m.Marks) > page.MaxMarks || len(m.Moved) > maxURL || m.MovedMs > wire.MaxMillis || len(m.Distrusted) > maxDistrusted {
 		return note{}, false
 	}
 	return note{
@@ -192,7 +193,7 @@ func parseNote(b []byte) (note, bool) {
 		interval: span(m.IntervalMs),
 		fails:    int(m.Fails), weight: int(m.Weight), pollers: int(m.Pollers), ref: timeOf(m.RefMs),
 		updateRate: updateRateFrom(m.UpdateRate), meanBytes: float64(min(m.MeanBytes, feed.MaxDocument)), grant: string(m.Grant), private: m.Private, marks: string(m.Marks),
-		move: move{m.Moved, timeOf(m.MovedMs)}, push: pushingFrom(m.Push),
+		move: move{m.Moved, timeOf(m.MovedMs)}, push: pushingFrom(m.Push), distrusted: distrustsFrom(m.Distrusted),
 	}, true
 }
 

@@ -150,7 +150,7 @@ func (x State_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use State_Kind.Descriptor instead.
 func (State_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{18, 0}
+	return file_corona_proto_rawDescGZIP(), []int{19, 0}
 }
 
 // Message travels between the sequencer and a poller, which learn each other's address from
@@ -1600,6 +1600,7 @@ type Note struct {
 	Moved         string                 `protobuf:"bytes,15,opt,name=moved,proto3" json:"moved,omitempty"`                           // the address to which the feed has moved permanently; empty: it has not moved
 	MovedMs       uint64                 `protobuf:"fixed64,16,opt,name=moved_ms,json=movedMs,proto3" json:"moved_ms,omitempty"`      // since when its old address says so
 	Push          *Push                  `protobuf:"bytes,17,opt,name=push,proto3" json:"push,omitempty"`                             // of a channel with a hub
+	Distrusted    []*Distrust            `protobuf:"bytes,18,rep,name=distrusted,proto3" json:"distrusted,omitempty"`                 // at most 32
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1753,6 +1754,66 @@ func (x *Note) GetPush() *Push {
 	return nil
 }
 
+func (x *Note) GetDistrusted() []*Distrust {
+	if x != nil {
+		return x.Distrusted
+	}
+	return nil
+}
+
+// Distrust says that the reports of a poller are not believed.
+type Distrust struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Poller        []byte                 `protobuf:"bytes,1,opt,name=poller,proto3" json:"poller,omitempty"` // at most 64 bytes
+	UntilMs       uint64                 `protobuf:"fixed64,2,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Distrust) Reset() {
+	*x = Distrust{}
+	mi := &file_corona_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Distrust) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Distrust) ProtoMessage() {}
+
+func (x *Distrust) ProtoReflect() protoreflect.Message {
+	mi := &file_corona_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Distrust.ProtoReflect.Descriptor instead.
+func (*Distrust) Descriptor() ([]byte, []int) {
+	return file_corona_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Distrust) GetPoller() []byte {
+	if x != nil {
+		return x.Poller
+	}
+	return nil
+}
+
+func (x *Distrust) GetUntilMs() uint64 {
+	if x != nil {
+		return x.UntilMs
+	}
+	return 0
+}
+
 // UpdateRate is the estimate of how often a channel changes.
 type UpdateRate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1765,7 +1826,7 @@ type UpdateRate struct {
 
 func (x *UpdateRate) Reset() {
 	*x = UpdateRate{}
-	mi := &file_corona_proto_msgTypes[17]
+	mi := &file_corona_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1777,7 +1838,7 @@ func (x *UpdateRate) String() string {
 func (*UpdateRate) ProtoMessage() {}
 
 func (x *UpdateRate) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[17]
+	mi := &file_corona_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1790,7 +1851,7 @@ func (x *UpdateRate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRate.ProtoReflect.Descriptor instead.
 func (*UpdateRate) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{17}
+	return file_corona_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *UpdateRate) GetUpdates() float32 {
@@ -1838,7 +1899,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_corona_proto_msgTypes[18]
+	mi := &file_corona_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1850,7 +1911,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[18]
+	mi := &file_corona_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1863,7 +1924,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{18}
+	return file_corona_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *State) GetKind() State_Kind {
@@ -2108,7 +2169,7 @@ const file_corona_proto_rawDesc = "" +
 	"\brenew_ms\x18\b \x01(\x06R\arenewMs\x12\x14\n" +
 	"\x05tries\x18\t \x01(\rR\x05tries\x12\x16\n" +
 	"\x06denied\x18\n" +
-	" \x01(\tR\x06denied\"\x86\x04\n" +
+	" \x01(\tR\x06denied\"\xc0\x04\n" +
 	"\x04Note\x12\x12\n" +
 	"\x04etag\x18\x01 \x01(\tR\x04etag\x12#\n" +
 	"\rlast_modified\x18\x02 \x01(\tR\flastModified\x12\x1b\n" +
@@ -2130,7 +2191,13 @@ const file_corona_proto_rawDesc = "" +
 	"\x05marks\x18\x0e \x01(\fR\x05marks\x12\x14\n" +
 	"\x05moved\x18\x0f \x01(\tR\x05moved\x12\x19\n" +
 	"\bmoved_ms\x18\x10 \x01(\x06R\amovedMs\x12(\n" +
-	"\x04push\x18\x11 \x01(\v2\x14.tidings.corona.PushR\x04push\"]\n" +
+	"\x04push\x18\x11 \x01(\v2\x14.tidings.corona.PushR\x04push\x128\n" +
+	"\n" +
+	"distrusted\x18\x12 \x03(\v2\x18.tidings.corona.DistrustR\n" +
+	"distrusted\"=\n" +
+	"\bDistrust\x12\x16\n" +
+	"\x06poller\x18\x01 \x01(\fR\x06poller\x12\x19\n" +
+	"\buntil_ms\x18\x02 \x01(\x06R\auntilMs\"]\n" +
 	"\n" +
 	"UpdateRate\x12\x18\n" +
 	"\aupdates\x18\x01 \x01(\x02R\aupdates\x12\x1a\n" +
@@ -2184,7 +2251,7 @@ func file_corona_proto_rawDescGZIP() []byte {
 }
 
 var file_corona_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_corona_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_corona_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_corona_proto_goTypes = []any{
 	(PushStatus_Kind)(0),  // 0: tidings.corona.PushStatus.Kind
 	(State_Kind)(0),       // 1: tidings.corona.State.Kind
@@ -2205,9 +2272,10 @@ var file_corona_proto_goTypes = []any{
 	(*Push)(nil),          // 16: tidings.corona.Push
 	(*Subscription)(nil),  // 17: tidings.corona.Subscription
 	(*Note)(nil),          // 18: tidings.corona.Note
-	(*UpdateRate)(nil),    // 19: tidings.corona.UpdateRate
-	(*State)(nil),         // 20: tidings.corona.State
-	(*Politeness)(nil),    // 21: tidings.corona.Politeness
+	(*Distrust)(nil),      // 19: tidings.corona.Distrust
+	(*UpdateRate)(nil),    // 20: tidings.corona.UpdateRate
+	(*State)(nil),         // 21: tidings.corona.State
+	(*Politeness)(nil),    // 22: tidings.corona.Politeness
 }
 var file_corona_proto_depIdxs = []int32{
 	4,  // 0: tidings.corona.Message.change:type_name -> tidings.corona.ChangeReport
@@ -2218,21 +2286,22 @@ var file_corona_proto_depIdxs = []int32{
 	13, // 5: tidings.corona.Message.push_order:type_name -> tidings.corona.PushOrder
 	14, // 6: tidings.corona.Message.push_status:type_name -> tidings.corona.PushStatus
 	15, // 7: tidings.corona.Message.hint:type_name -> tidings.corona.Hint
-	21, // 8: tidings.corona.Message.politeness:type_name -> tidings.corona.Politeness
+	22, // 8: tidings.corona.Message.politeness:type_name -> tidings.corona.Politeness
 	7,  // 9: tidings.corona.Observation.valid:type_name -> tidings.corona.Validators
 	6,  // 10: tidings.corona.Observation.facts:type_name -> tidings.corona.Facts
 	7,  // 11: tidings.corona.Snapshot.valid:type_name -> tidings.corona.Validators
-	20, // 12: tidings.corona.PollStatus.state:type_name -> tidings.corona.State
+	21, // 12: tidings.corona.PollStatus.state:type_name -> tidings.corona.State
 	0,  // 13: tidings.corona.PushStatus.kind:type_name -> tidings.corona.PushStatus.Kind
-	20, // 14: tidings.corona.Note.state:type_name -> tidings.corona.State
-	19, // 15: tidings.corona.Note.update_rate:type_name -> tidings.corona.UpdateRate
+	21, // 14: tidings.corona.Note.state:type_name -> tidings.corona.State
+	20, // 15: tidings.corona.Note.update_rate:type_name -> tidings.corona.UpdateRate
 	16, // 16: tidings.corona.Note.push:type_name -> tidings.corona.Push
-	1,  // 17: tidings.corona.State.kind:type_name -> tidings.corona.State.Kind
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	19, // 17: tidings.corona.Note.distrusted:type_name -> tidings.corona.Distrust
+	1,  // 18: tidings.corona.State.kind:type_name -> tidings.corona.State.Kind
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_corona_proto_init() }
@@ -2258,7 +2327,7 @@ func file_corona_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_corona_proto_rawDesc), len(file_corona_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   19,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,16 +1,19 @@
 package owner
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"tidings/internal/env"
 	"tidings/overlay"
+	"tidings/overlay/owner/ownerpb"
 )
 
 // Bar keeps an owner from leading a key until a time, because the layer above has proof that it leads it dishonestly. If
 // the peer leads the key now, this node campaigns for an epoch without it. The peer stays an owner. Bar reports whether
 // the peer is barred now and was not before: it is not if this node does not own the key, or if a minority of the owners
-// is barred already, because the log must go on.
+// is barred already, because the log must go on. Bars are stored, so that a restart of this node does not end them.
 func (p *proposer) Bar(key overlay.ID, peer env.PeerID, until time.Time) bool {
 	s := p.replicas.byKey[key]
 	if s == nil || s.epoch == nil || !s.owned || peer == p.self || !s.epoch.owns(peer) || p.barred(s, peer) {
@@ -33,8 +36,29 @@ func (p *proposer) Bar(key overlay.ID, peer env.PeerID, until time.Time) bool {
 	}
 	s.campaign.barred[peer] = until
 	p.stats.Barred++
+	p.storage.save(s, nil)
 	p.checkOwners(s)
 	return true
+}
+
+// barsProto encodes bars.
+func barsProto(of map[env.PeerID]time.Time) (all []*ownerpb.Bar) {
+	for _, peer := range slices.Sorted(maps.Keys(of)) {
+		all = append(all, &ownerpb.Bar{Peer: []byte(peer), UntilMs: uint64(of[peer].UnixMilli())})
+	}
+	return all
+}
+
+// barsFrom decodes bars that this node has stored.
+func barsFrom(all []*ownerpb.Bar) map[env.PeerID]time.Time {
+	if len(all) == 0 {
+		return nil
+	}
+	of := map[env.PeerID]time.Time{}
+	for _, b := range all {
+		of[env.PeerID(b.Peer)] = time.UnixMilli(int64(b.UntilMs))
+	}
+	return of
 }
 
 // barred reports whether a peer may not lead a key now.

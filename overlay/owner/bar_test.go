@@ -63,3 +63,56 @@ func TestABarredSequencerDoesNotLead(t *testing.T) {
 		t.Error("the earlier bars have not ended")
 	}
 }
+
+// Owners that restart do not forget whom they have barred: when the next sequencer dies, another one leads.
+func TestBarsSurviveRestarts(t *testing.T) {
+	w := newWorld(t, sim.Config{Seed: 1}, time.Hour)
+	w.grow(8)
+	w.Run(20 * time.Second)
+	w.want(1)
+	w.Run(20 * time.Second)
+	url := w.urls[0]
+	key := w.key(url)
+	owners := w.nearest(key)
+	witness := owners[4] // stays up
+	leader := func() *member {
+		v, _ := witness.owners.View(key)
+		return owners[slices.IndexFunc(owners, func(m *member) bool { return m.ID() == v.Epoch.Sequencer })]
+	}
+	bar := func(peer *member) (n int) {
+		for _, m := range owners {
+			m.Do(func() {
+				if m != peer && m.owners.Bar(key, peer.ID(), w.Now().Add(time.Hour)) {
+					n++
+				}
+			})
+		}
+		return n
+	}
+	liar := leader()
+	if bar(liar) != 4 {
+		t.Fatal("the sequencer is not barred")
+	}
+	w.Run(time.Minute)
+	next := leader()
+	idle := owners[slices.IndexFunc(owners, func(m *member) bool { return m != liar && m != next && m != witness })]
+	if bar(idle) != 4 { // which changes nothing but the bars
+		t.Fatal("an owner that does not lead is not barred")
+	}
+	w.Run(time.Second)
+	for _, m := range owners {
+		if m != liar {
+			m.Crash(false)
+			m.start()
+		}
+	}
+	w.Run(time.Minute)
+	if n := bar(idle); n != 0 {
+		t.Errorf("%d owners have forgotten a bar", n)
+	}
+	next.Crash(false)
+	w.Run(2 * time.Minute)
+	if got := leader(); got == liar || got == next || got == idle {
+		t.Errorf("a barred owner leads, or a dead one: %v, %v", got != next, got == next)
+	}
+}

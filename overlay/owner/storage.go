@@ -315,6 +315,7 @@ func (s *replica) storeOp() env.Op {
 		Signed:    s.signed.proto(),
 		Note:      s.note,
 		Version:   s.version,
+		Barred:    barsProto(s.campaign.barred),
 	}
 	return env.Op{Key: replicaKey(s.key), Value: wire.Encode(m)}
 }
@@ -435,6 +436,7 @@ func openReplica(verify wire.Verifier, key, value []byte) (*replica, error) {
 		note:    m.Note,
 		version: m.Version,
 	}
+	s.campaign.barred = barsFrom(m.Barred)
 	var err error
 	if m.Epoch != nil {
 		if s.epoch, err = openEpoch(verify, m.Epoch); err != nil {

@@ -2391,6 +2391,7 @@ type Replica struct {
 	Signed        []*Vote                `protobuf:"bytes,6,rep,name=signed,proto3" json:"signed,omitempty"`       // last signature of each branch
 	Note          []byte                 `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`
 	Version       uint64                 `protobuf:"fixed64,8,opt,name=version,proto3" json:"version,omitempty"` // of the note
+	Barred        []*Bar                 `protobuf:"bytes,9,rep,name=barred,proto3" json:"barred,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2481,6 +2482,66 @@ func (x *Replica) GetVersion() uint64 {
 	return 0
 }
 
+func (x *Replica) GetBarred() []*Bar {
+	if x != nil {
+		return x.Barred
+	}
+	return nil
+}
+
+// Bar says that an owner may not lead the key.
+type Bar struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Peer          []byte                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
+	UntilMs       uint64                 `protobuf:"fixed64,2,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Bar) Reset() {
+	*x = Bar{}
+	mi := &file_owner_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Bar) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Bar) ProtoMessage() {}
+
+func (x *Bar) ProtoReflect() protoreflect.Message {
+	mi := &file_owner_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Bar.ProtoReflect.Descriptor instead.
+func (*Bar) Descriptor() ([]byte, []int) {
+	return file_owner_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Bar) GetPeer() []byte {
+	if x != nil {
+		return x.Peer
+	}
+	return nil
+}
+
+func (x *Bar) GetUntilMs() uint64 {
+	if x != nil {
+		return x.UntilMs
+	}
+	return 0
+}
+
 // Vote is a promise to a candidate, or a signature under its epoch.
 type Vote struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2494,7 +2555,7 @@ type Vote struct {
 
 func (x *Vote) Reset() {
 	*x = Vote{}
-	mi := &file_owner_proto_msgTypes[30]
+	mi := &file_owner_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2506,7 +2567,7 @@ func (x *Vote) String() string {
 func (*Vote) ProtoMessage() {}
 
 func (x *Vote) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[30]
+	mi := &file_owner_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2519,7 +2580,7 @@ func (x *Vote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Vote.ProtoReflect.Descriptor instead.
 func (*Vote) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{30}
+	return file_owner_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Vote) GetBranch() uint64 {
@@ -2730,7 +2791,7 @@ const file_owner_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\rR\x06offset\x12\x14\n" +
-	"\x05bytes\x18\x04 \x01(\fR\x05bytes\"\x9f\x02\n" +
+	"\x05bytes\x18\x04 \x01(\fR\x05bytes\"\xcb\x02\n" +
 	"\aReplica\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12*\n" +
@@ -2739,7 +2800,11 @@ const file_owner_proto_rawDesc = "" +
 	"\bpromised\x18\x05 \x03(\v2\x13.tidings.owner.VoteR\bpromised\x12+\n" +
 	"\x06signed\x18\x06 \x03(\v2\x13.tidings.owner.VoteR\x06signed\x12\x12\n" +
 	"\x04note\x18\a \x01(\fR\x04note\x12\x18\n" +
-	"\aversion\x18\b \x01(\x06R\aversion\"h\n" +
+	"\aversion\x18\b \x01(\x06R\aversion\x12*\n" +
+	"\x06barred\x18\t \x03(\v2\x12.tidings.owner.BarR\x06barred\"4\n" +
+	"\x03Bar\x12\x12\n" +
+	"\x04peer\x18\x01 \x01(\fR\x04peer\x12\x19\n" +
+	"\buntil_ms\x18\x02 \x01(\x06R\auntilMs\"h\n" +
 	"\x04Vote\x12\x16\n" +
 	"\x06branch\x18\x01 \x01(\x06R\x06branch\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\rR\x06number\x12\x1c\n" +
@@ -2758,7 +2823,7 @@ func file_owner_proto_rawDescGZIP() []byte {
 	return file_owner_proto_rawDescData
 }
 
-var file_owner_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_owner_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_owner_proto_goTypes = []any{
 	(*Message)(nil),        // 0: tidings.owner.Message
 	(*Position)(nil),       // 1: tidings.owner.Position
@@ -2790,7 +2855,8 @@ var file_owner_proto_goTypes = []any{
 	(*ChunkRequest)(nil),   // 27: tidings.owner.ChunkRequest
 	(*Chunk)(nil),          // 28: tidings.owner.Chunk
 	(*Replica)(nil),        // 29: tidings.owner.Replica
-	(*Vote)(nil),           // 30: tidings.owner.Vote
+	(*Bar)(nil),            // 30: tidings.owner.Bar
+	(*Vote)(nil),           // 31: tidings.owner.Vote
 }
 var file_owner_proto_depIdxs = []int32{
 	5,  // 0: tidings.owner.Message.request_owners:type_name -> tidings.owner.RequestOwners
@@ -2827,13 +2893,14 @@ var file_owner_proto_depIdxs = []int32{
 	26, // 31: tidings.owner.Entries.entries:type_name -> tidings.owner.LogEntry
 	4,  // 32: tidings.owner.Replica.epoch:type_name -> tidings.owner.Epoch
 	4,  // 33: tidings.owner.Replica.undecided:type_name -> tidings.owner.Epoch
-	30, // 34: tidings.owner.Replica.promised:type_name -> tidings.owner.Vote
-	30, // 35: tidings.owner.Replica.signed:type_name -> tidings.owner.Vote
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	31, // 34: tidings.owner.Replica.promised:type_name -> tidings.owner.Vote
+	31, // 35: tidings.owner.Replica.signed:type_name -> tidings.owner.Vote
+	30, // 36: tidings.owner.Replica.barred:type_name -> tidings.owner.Bar
+	37, // [37:37] is the sub-list for method output_type
+	37, // [37:37] is the sub-list for method input_type
+	37, // [37:37] is the sub-list for extension type_name
+	37, // [37:37] is the sub-list for extension extendee
+	0,  // [0:37] is the sub-list for field type_name
 }
 
 func init() { file_owner_proto_init() }
@@ -2871,7 +2938,7 @@ func file_owner_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_owner_proto_rawDesc), len(file_owner_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
