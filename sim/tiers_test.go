@@ -360,3 +360,80 @@ func TestAChangedPlanLosesAndRepeatsNothing(t *testing.T) {
 		}
 	})
 }
+
+// TestArticlesOfAFilterThatNeverReturns: a filter dies before a burst and never returns. The operator removes it from the topology.
+// What its crawlers had queued for it they queue for the other filters, ten minutes after the change, or when they start with a
+// topology that is later still. So every article reaches every query that it matches.
+func TestArticlesOfAFilterThatNeverReturns(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		t.Run(fmt.Sprintf("crawlers restart: %v", restarts), func(t *testing.T) {
+			seeds(t, 2, 6, func(t *testing.T, seed uint64) {
+				w, urls := newCentre(seed, Config{NetworkFaults: NetworkFaults{Loss: 0.02}}, 8, bursts())
+				rng := rand.New(rand.NewPCG(seed, 44))
+				peers := w.Peers()
+				crawlers, filters, reflectors := peers[:2], peers[2:5], peers[5:8]
+				w.made = map[string][]*Peer{provision.Crawler: crawlers, provision.Filter: filters, provision.Reflector: reflectors}
+				for _, p := range peers {
+					p.tier = &tier{config: small, feeds: urls}
+					p.tier.config.Plan = MeshPlan("1-three filters", 3, crawlers, filters, reflectors)
+				}
+				w.begin(filters)
+				dead := filters[rng.IntN(3)]
+				left := slices.DeleteFunc(slices.Clone(filters), func(p *Peer) bool { return p == dead })
+				w.World.Run(3 * time.Minute)
+				idle := func() bool {
+					return !slices.ContainsFunc(dead.node.Tiers.State().Down, func(l tiers.LinkState) bool { return l.Items > 0 })
+				}
+				if !w.World.RunUntil(idle, 100*time.Millisecond, 30*time.Second) {
+					t.Fatal("the filter always has something to pass on")
+				}
+				dead.Kill(true) // with its disk
+				w.World.Run(2 * time.Minute)
+				w.Replan(MeshPlan("2-without the dead one", 2, crawlers, left, reflectors), rng)
+				w.World.Run(2 * time.Minute)
+				rescued := func() (n uint64) {
+					for _, p := range crawlers {
+						n += p.node.Tiers.Stats().Rescued
+					}
+					return n
+				}
+				if restarts {
+					for _, p := range slices.Concat(crawlers, left, reflectors) {
+						p.tier.config.Plan = MeshPlan("3-one more change", 1, crawlers, left, reflectors)
+						p.Kill(rng.IntN(2) == 0)
+						w.World.Run(time.Second)
+						p.Start()
+					}
+					w.World.Run(time.Minute)
+				}
+				if early := rescued() > 0; early != restarts {
+					t.Errorf("articles are queued again before ten minutes are over: %v", early)
+				}
+				w.World.Run(15 * time.Minute)
+				if rescued() == 0 {
+					t.Error("no article had to be queued again")
+				}
+				for _, p := range crawlers { // nothing is queued again and again
+					p.Kill(true)
+					p.Start()
+				}
+				w.World.Run(time.Minute)
+				if n := rescued(); n > 0 {
+					t.Errorf("%d articles are queued again after a restart", n)
+				}
+				for i, n := range w.missing(t, false) {
+					if n > 0 {
+						t.Errorf("reflector %d lacks %d articles", i, n)
+					}
+				}
+				for _, p := range slices.Concat(crawlers, left) {
+					for _, l := range p.node.Tiers.State().Down {
+						if l.Items > 0 {
+							t.Errorf("%d articles wait for %s", l.Items, l.Name)
+						}
+					}
+				}
+			})
+		})
+	}
+}

@@ -201,7 +201,8 @@ func (t *Tiers) SetPlan(next Plan) error {
 		return err
 	}
 	t.plans = p
-	ops := t.out.relink(p.down())
+	t.out.relink(p.down())
+	var ops []env.Op
 	kept := t.in
 	t.in = nil
 	for _, n := range p.up() {

@@ -71,7 +71,8 @@
 // have matched everything up to the crawlers' positions, and takes articles from the filters of both plans. So nothing
 // falls in between. What arrives twice, because a query was at two filters, or a feed at two crawlers, the application
 // drops by its id. A node takes a third plan only when nothing of the first is under way; nodes that left the plan and are
-// silent for ten minutes count as gone.
+// silent for ten minutes count as gone. What a filter that is gone had not acknowledged, a crawler queues for the filters of the
+// present plan, and reflectors drop what they have already.
 //
 // # Parts
 //

@@ -1,7 +1,9 @@
 package tiers
 
 import (
+	"cmp"
 	"encoding/binary"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,6 +27,7 @@ type outbox struct {
 	last        uint64 // position of the last article or change of plans
 	links       []*outLink
 	outstanding []*queued // not durable yet, and those after them
+	stranded    []strandedArticle
 }
 
 // A queued article waits until all its receivers have acknowledged it.
@@ -79,21 +82,19 @@ func (o *outbox) load(down []neighbour) error {
 		o.log = o.rand.Uint64() | 1
 		o.store.Commit([]env.Op{{Key: []byte(logKey), Value: wire.Encode(&tierspb.Log{Log: o.log})}}, o.failed("log"))
 	}
+	records, err := o.linkRecords()
+	if err != nil {
+		return err
+	}
 	for _, n := range down {
-		value, err := o.store.Get([]byte(linkPrefix + string(n.Peer.ID)))
-		if err != nil {
-			return err
-		}
-		var r tierspb.Link
-		if err := proto.Unmarshal(value, &r); err != nil {
-			return err
-		}
-		o.links = append(o.links, &outLink{to: n, acked: r.Acked, received: r.Acked, dropped: r.Dropped, retryAt: env.AtOnce})
-		o.last = max(o.last, r.Acked)
+		r := records[n.Peer.ID]
+		o.links = append(o.links, &outLink{to: n, acked: r.GetAcked(), received: r.GetAcked(), dropped: r.GetDropped(), retryAt: env.AtOnce})
+		o.last = max(o.last, r.GetAcked())
 	}
 	o.last = max(o.last, o.plans.since)
 	var unwanted []env.Op
 	var broken error
+	named := map[env.PeerID]bool{}
 	err = o.store.Range([]byte(queuedPrefix), func(key, value []byte) bool {
 		var m tierspb.Queued
 		if broken = proto.Unmarshal(value, &m); broken != nil {
@@ -102,22 +103,45 @@ func (o *outbox) load(down []neighbour) error {
 		q := &queued{position: binary.BigEndian.Uint64(key[len(queuedPrefix):]), article: m.Article, durable: true}
 		o.last = max(o.last, q.position)
 		for _, to := range m.To {
-			if l := o.link(env.PeerID(to)); l != nil && l.acked < q.position {
-				l.add(q)
+			id := env.PeerID(to)
+			named[id] = true
+			if records[id].GetAcked() >= q.position {
+				continue
 			}
+			if l := o.link(id); l != nil {
+				l.add(q)
+				continue
+			}
+			q.waiting++
+			o.stranded = append(o.stranded, strandedArticle{q, id})
 		}
-		if q.waiting == 0 { // all its receivers are done, or left the plan
+		if q.waiting == 0 { // all its receivers are done
 			unwanted = append(unwanted, env.Op{Key: slices.Clone(key)})
 		}
 		return true
 	})
+	for _, id := range slices.Sorted(maps.Keys(records)) {
+		if !named[id] && o.link(id) == nil {
+			unwanted = append(unwanted, env.Op{Key: linkKey(id)})
+		}
+	}
 	if len(unwanted) > 0 {
 		o.store.Commit(unwanted, o.failed("delivered articles"))
 	}
-	if err == nil {
-		err = broken
-	}
-	return err
+	return cmp.Or(err, broken)
+}
+
+// linkRecords reads how far each receiver is done, also those that have left the plan.
+func (o *outbox) linkRecords() (map[env.PeerID]*tierspb.Link, error) {
+	records := map[env.PeerID]*tierspb.Link{}
+	var broken error
+	err := o.store.Range([]byte(linkPrefix), func(key, value []byte) bool {
+		r := new(tierspb.Link)
+		broken = proto.Unmarshal(value, r)
+		records[env.PeerID(key[len(linkPrefix):])] = r
+		return broken == nil
+	})
+	return records, cmp.Or(err, broken)
 }
 
 func (l *outLink) add(q *queued) {
@@ -193,8 +217,8 @@ func (o *outbox) durable() uint64 {
 	return o.last
 }
 
-// relink makes the links those to a list of nodes. Records of the others are deleted by the operations that it returns.
-func (o *outbox) relink(down []neighbour) (ops []env.Op) {
+// relink makes the links those to a list of nodes. What the others have not acknowledged is stranded.
+func (o *outbox) relink(down []neighbour) {
 	old := o.links
 	o.links = nil
 	for _, n := range down {
@@ -207,22 +231,18 @@ func (o *outbox) relink(down []neighbour) (ops []env.Op) {
 		o.links = append(o.links, l)
 	}
 	for _, l := range old {
-		for _, q := range l.pending { // of a receiver that is gone
-			if q.waiting--; q.waiting == 0 {
-				ops = append(ops, env.Op{Key: queuedKey(q.position)})
-			}
-		}
-		ops = append(ops, env.Op{Key: []byte(linkPrefix + string(l.to.Peer.ID))})
+		o.strand(l)
 	}
-	return ops
 }
 
 func queuedKey(position uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte(queuedPrefix), position)
 }
 
+func linkKey(to env.PeerID) []byte { return []byte(linkPrefix + string(to)) }
+
 func (l *outLink) record() env.Op {
-	return env.Op{Key: []byte(linkPrefix + string(l.to.Peer.ID)), Value: wire.Encode(&tierspb.Link{Acked: l.acked, Dropped: l.dropped})}
+	return env.Op{Key: linkKey(l.to.Peer.ID), Value: wire.Encode(&tierspb.Link{Acked: l.acked, Dropped: l.dropped})}
 }
 
 // written lets articles be sent. They stay in memory if the disk has failed.

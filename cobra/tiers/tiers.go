@@ -101,6 +101,7 @@ type Stats struct {
 	Handed   uint64 // feeds that a crawler has handed to another
 	Taken    uint64 // feeds that a crawler has got from another
 	Looks    uint64 // requests with which a crawler has looked for feeds that its list lacks
+	Rescued  uint64 // articles that a crawler has queued again, because the filter that had not acknowledged them is gone
 	Turned   uint64 // documents without any item of the one before, so that a crawler may have missed some in between
 
 	Bytes         uint64 // of the articles that were found or received
@@ -278,6 +279,7 @@ func (t *Tiers) Run(now time.Time) time.Time {
 	if t.out == nil {
 		return t.due
 	}
+	t.rescue(now)
 	var next time.Time
 	switch {
 	case t.crawler != nil:

@@ -294,6 +294,7 @@ var help = map[string]string{
 	"tiers.Stats.Probes":           "Requests with which a crawler only measured how far a host is.",
 	"tiers.Stats.Received":         "Articles received.",
 	"tiers.Stats.Repeated":         "Articles received again, and dropped.",
+	"tiers.Stats.Rescued":          "Articles that a crawler has queued again, because the filter that had not acknowledged them is gone.",
 	"tiers.Stats.Resent":           "Times a link went back to what was acknowledged.",
 	"tiers.Stats.Sent":             "Articles queued for receivers, once for each.",
 	"tiers.Stats.Taken":            "Feeds that a crawler has got from another.",
