@@ -53,6 +53,9 @@ func (d *decodedEntry) size() int {
 // have gigabytes of them.
 const decodeStep = 8 << 20
 
+// decodingsAtOnce bounds the steps that are with the worker, because what they have decoded stays in memory until the loop takes it.
+const decodingsAtOnce = 4
+
 // A decoder decodes the body of an entry.
 type decoder struct {
 	decode   func(e *owner.Entry, body []byte) (difference.Delta, error)
@@ -123,12 +126,27 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 		}
 	}
 	es.owners.Bodies(entries, func(bodies [][]byte) {
-		var got []decodedEntry
-		es.worker.Do(func() { got = es.decodeBodies(entries, bodies, read) }, func() {
-			es.note(entries[:len(got)], got, read)
-			then(got)
+		es.waiting = append(es.waiting, func() {
+			var got []decodedEntry
+			es.worker.Do(func() { got = es.decodeBodies(entries, bodies, read) }, func() {
+				es.decoding--
+				es.decodeWaiting()
+				es.note(entries[:len(got)], got, read)
+				then(got)
+			})
 		})
+		es.decodeWaiting()
 	})
+}
+
+// decodeWaiting lets the worker decode what waits, the oldest first.
+func (es *entries) decodeWaiting() {
+	for es.decoding < decodingsAtOnce && len(es.waiting) > 0 {
+		begin := es.waiting[0]
+		es.waiting = slices.Delete(es.waiting, 0, 1)
+		es.decoding++
+		begin()
+	}
 }
 
 // decodeBodies decodes as many entries as decodeStep allows, at least one. It changes nothing.

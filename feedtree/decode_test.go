@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -97,5 +98,44 @@ func TestDecodingIsBounded(t *testing.T) {
 	}
 	if one := got[0].size(); size < decodeStep || size >= decodeStep+one || len(got) == len(by) {
 		t.Errorf("%d entries of %d bytes are decoded at once", len(got), one)
+	}
+}
+
+// A slowWorker computes when a test lets it.
+type slowWorker []func()
+
+func (w *slowWorker) Do(pure, done func()) { *w = append(*w, func() { pure(); done() }) }
+
+// next completes the oldest computation.
+func (w *slowWorker) next() {
+	job := (*w)[0]
+	*w = (*w)[1:]
+	job()
+}
+
+// So many steps are with the worker at a time, and the others follow in their order. What could not be read is not kept for those who
+// want it next.
+func TestStepsOfDecodingAreBounded(t *testing.T) {
+	b := newBench(t)
+	worker := &slowWorker{}
+	es := &entries{common: b.common, worker: worker}
+	const steps = decodingsAtOnce + 3
+	var order []int
+	for i := range steps {
+		es.channel(overlay.ID{byte(i)}, "http://a.example/").subscribed = true
+		es.decode([]*owner.Entry{{Key: overlay.ID{byte(i)}, Time: b.now}}, func(_ *owner.Entry, d *decodedEntry) {
+			if d.bodyLost {
+				order = append(order, i)
+			}
+		}, func() {})
+	}
+	for len(*worker) > 0 {
+		if n := len(*worker); n > decodingsAtOnce || n < min(decodingsAtOnce, steps-len(order)) {
+			t.Errorf("%d steps are with the worker when %d are done", n, len(order))
+		}
+		worker.next()
+	}
+	if !slices.Equal(order, []int{0, 1, 2, 3, 4, 5, 6}) || len(es.recent.byKey) > 0 {
+		t.Errorf("steps are done in the order %v, and %d entries are kept", order, len(es.recent.byKey))
 	}
 }

@@ -19,8 +19,10 @@ import (
 // follower will. An unreadable entry would hide its items for ever, because the sequencer would count them as known.
 type entries struct {
 	*common
-	worker env.Worker
-	recent recentEntries
+	worker   env.Worker
+	recent   recentEntries
+	waiting  []func() // steps of decoding that are not with the worker yet
+	decoding int      // those that are
 }
 
 // appended is what entries keeps of a feed. It counts everything that was appended, committed or not.

@@ -5,11 +5,11 @@ import (
 	"filippo.io/edwards25519/field"
 )
 
-// A point of the curve -x² + y² = 1 + dx²y² in extended coordinates: (x/z, y/z), and t = xy/z. The formulas are those of Hisil, Wong,
-// Carter and Dawson, "Twisted Edwards Curves Revisited" (ASIACRYPT 2008), which hold for all points of this curve.
+// A point is a point (x/z, y/z) of the curve -x² + y² = 1 + dx²y² in extended coordinates, where t = xy/z. The formulas are those of Hisil,
+// Wong, Carter and Dawson, "Twisted Edwards Curves Revisited" (ASIACRYPT 2008), which hold for all points of this curve.
 type point struct{ x, y, z, t field.Element }
 
-// identity returns the point that changes no sum.
+// identity returns the neutral element.
 func identity() (p point) {
 	p.y.One()
 	p.z.One()
@@ -21,7 +21,7 @@ func pointOf(p *edwards25519.Point) point {
 	return point{*x, *y, *z, *t}
 }
 
-// A summand is a point with z = 1 as it is added: y+x, y-x and 2dxy.
+// A summand is a point with z = 1 in the form in which add takes it: y+x, y-x and 2dxy.
 type summand struct{ sum, difference, product field.Element }
 
 // twiceD is 2d, where d = -121665/121666.
@@ -32,7 +32,7 @@ var twiceD = func() *field.Element {
 	return d.Negate(d.Add(d, d))
 }()
 
-// summand returns a point whose z is 1 as it is added.
+// summand converts a point whose z is 1 for add.
 func (p *point) summand() (s summand) {
 	s.sum.Add(&p.y, &p.x)
 	s.difference.Subtract(&p.y, &p.x)
@@ -69,7 +69,7 @@ func (p *point) double() {
 	p.set(e.Subtract(&h, &e), f.Add(f.Add(&c, &c), &g), &g, &h)
 }
 
-// set is how all these formulas end.
+// set sets the point from e, f, g and h, which is the last step of both formulas.
 func (p *point) set(e, f, g, h *field.Element) {
 	p.x.Multiply(e, f)
 	p.y.Multiply(g, h)
@@ -77,8 +77,8 @@ func (p *point) set(e, f, g, h *field.Element) {
 	p.z.Multiply(f, g)
 }
 
-// normalise makes all z equal to 1. Divisions take most of the time of such a step, so that it calculates the inverse of the product
-// of all z, and from it those of each (Montgomery, "Speeding the Pollard and Elliptic Curve Methods of Factorization", 1987, section 10.3.1).
+// normalise makes all z equal to 1. An inversion costs far more than a multiplication, so it inverts only the product of all z, and derives
+// each inverse from it (Montgomery, "Speeding the Pollard and Elliptic Curve Methods of Factorization", 1987, section 10.3.1).
 func normalise(points []point) {
 	if len(points) == 0 {
 		return

@@ -7,47 +7,48 @@ import (
 )
 
 const (
-	// parts is the number of parts of which a number consists here: as many multiples of a point, 2^partBits apart, replace all but
-	// partBits doublings.
+	// parts is into how many parts a scalar is divided. With multiples for each part, all doublings but partBits disappear.
 	parts    = 16
 	partBits = scalarBits / parts
-	// scalarBits is the size of a number that a point is multiplied by. The highest three bits are zero.
+	// scalarBits is the size of a scalar. The highest three bits are zero.
 	scalarBits = 256
 	// keyWidth and baseWidth are the widths of the digits by which the multiples of keys and of the base point are chosen: on average,
-	// one addition for each width+1 bits. One more would save a seventh of the additions, and take twice the memory.
+	// one addition for each width+1 bits. One bit more takes twice the memory. For keys it would save a seventh of the additions, and
+	// the digits of the base point would not fit into a byte.
 	keyWidth  = 5
 	baseWidth = 8
 )
 
 // multiples are those of a point P by n·2^(partBits·i), for each part i and for the odd n below 2^(width-1), so that a multiple of P by
-// any number is the sum of a few (Möller, "Algorithms for Multi-exponentiation", 2001, and Lim and Lee, "More Flexible
+// any scalar is the sum of a few (Möller, "Algorithms for Multi-exponentiation", 2001, and Lim and Lee, "More Flexible
 // Exponentiation with Precomputation", 1994).
 type multiples struct {
 	width uint
 	odd   []summand // 2^(width-2) of each part, one part after the other
 }
 
-// base has the multiples of the base point B.
+// base has the multiples of the base point B. They take half a millisecond at the start of a process.
 var base = multiplesOf(edwards25519.NewGeneratorPoint(), baseWidth)
 
+// multiplesOf calculates the multiples of a point.
 func multiplesOf(p *edwards25519.Point, width uint) *multiples {
-	first, double := make([]point, parts), make([]point, parts)
-	next := pointOf(p)
+	first, twice := make([]point, parts), make([]point, parts) // of each part: its first multiple, and the step from one to the next
+	current := pointOf(p)
 	for i := range parts {
-		first[i] = next
-		next.double()
-		double[i] = next
+		first[i] = current
+		current.double()
+		twice[i] = current
 		for range partBits - 1 {
-			next.double()
+			current.double()
 		}
 	}
-	normalise(double)
+	normalise(twice)
 	all := make([]point, 0, parts<<(width-2))
-	for i, sum := range first {
-		step := double[i].summand()
+	for i, current := range first {
+		step := twice[i].summand()
 		for range 1 << (width - 2) {
-			all = append(all, sum)
-			sum.add(&step, false)
+			all = append(all, current)
+			current.add(&step, false)
 		}
 	}
 	normalise(all)
@@ -58,7 +59,7 @@ func multiplesOf(p *edwards25519.Point, width uint) *multiples {
 	return m
 }
 
-// add adds the multiple of the point by a digit at a position of the number.
+// add adds the multiple of the point by a digit at a position of the scalar.
 func (m *multiples) add(to *point, digit int8, position int) {
 	if digit == 0 {
 		return
@@ -84,8 +85,8 @@ func sum(ofP *multiples, n *edwards25519.Scalar, ofQ *multiples, m *edwards25519
 	return total
 }
 
-// digits returns the non-adjacent form of a number: digits that are zero, or odd and of less than the width in bits with their sign. Of
-// as many digits in a row as the width, one at most is not zero.
+// digits returns the non-adjacent form of a scalar: each digit is zero or odd, its absolute value is below 2^(width-1), and of any
+// width digits in a row at most one is not zero.
 func digits(n *edwards25519.Scalar, width uint) (all [scalarBits]int8) {
 	b := n.Bytes()
 	var words [scalarBits/64 + 1]uint64

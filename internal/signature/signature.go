@@ -1,10 +1,10 @@
-// Package signature verifies Ed25519 signatures (RFC 8032, section 5.1.7), many of which are by few keys: those of a node's
-// neighbours, and of the owners and publishers of its feeds. It accepts what crypto/ed25519 accepts. The first signatures of a key
-// are verified by that library, which multiplies the key by a number of 253 bits each time. From then on, multiples of the key are
-// kept, whose sum takes a third of the time (multiples.go).
+// Package signature verifies Ed25519 signatures (RFC 8032, section 5.1.7). Most signatures that a node sees are by few keys: those of its
+// neighbours, and of the owners and publishers of its feeds. The package accepts exactly what crypto/ed25519 accepts. That library
+// verifies the first signatures of a key. From then on this package keeps multiples of the key, and a signature takes a third of the
+// time (multiples.go).
 //
-// Everything here takes different times for different numbers, because none of them is a secret. Signing is left to
-// crypto/ed25519, and the arithmetic of the field beneath the curve to filippo.io/edwards25519.
+// Nothing here runs in constant time, because no number is secret. Signing is left to crypto/ed25519, and the arithmetic of the field
+// beneath the curve to filippo.io/edwards25519.
 package signature
 
 import (
@@ -23,14 +23,16 @@ const (
 	// countedKeys is the number of keys whose valid signatures are counted. If more keys than that sign in turn, none of them gets
 	// multiples: they would be dropped before they are used.
 	countedKeys = tabledKeys
-	// tableAfter is after how many signatures of a key its multiples are calculated, which takes as long as one signature and a half.
-	tableAfter = 2
+	// tableAfter is the number of valid signatures after which the multiples of a key are calculated, which takes as long as two
+	// signatures. If several thousand keys sign in random order, it is the least number with which multiples still save time, and so it
+	// bounds what a peer with many keys can cost.
+	tableAfter = 4
 )
 
 type publicKey = [ed25519.PublicKeySize]byte
 
-// tables has the multiples of -A of the keys A that have signed last, and counts has how often other keys have. They follow from the
-// keys alone, so that all of a process can share them.
+// tables holds the multiples of -A for the keys A that have signed most recently, and counts how often other keys have signed. Both
+// follow from the keys alone, so a whole process can share them.
 var (
 	tables = newCache[*multiples](tabledKeys)
 	counts = newCache[int](countedKeys)
@@ -44,17 +46,17 @@ func newCache[V any](size int) *lru.Cache[publicKey, V] {
 	return cache
 }
 
-// A Statement is what somebody has signed. The caller has made sure that key and signature have the lengths of their kind.
+// A Statement is what somebody has signed. The caller has made sure that key and signature have the right lengths.
 type Statement struct {
 	Key                ed25519.PublicKey
 	Message, Signature []byte
 }
 
-// Verify reports which statements were signed by their keys. The result for one does not depend on the others, but several take
-// less time together than one after the other.
+// Verify reports which statements were signed by their keys. The result for one does not depend on the others. Several take less
+// time together than one after the other if their keys have multiples.
 func Verify(statements ...Statement) []bool {
 	valid := make([]bool, len(statements))
-	var of []int // the numbers of statements whose keys have multiples
+	var of []int // the indices of statements whose keys have multiples
 	var points []point
 	for i, s := range statements {
 		negative, ok := tables.Get(publicKey(s.Key))
@@ -94,7 +96,7 @@ func (s *Statement) commitment(negative *multiples) (r point, ok bool) {
 	return sum(base, response, negative, challenge), true
 }
 
-// count counts a valid signature of a key that has no multiples, and calculates them if it signs often.
+// count counts a valid signature by a key without multiples, and calculates them at the tableAfter-th.
 func count(key publicKey) {
 	n, _ := counts.Get(key)
 	if n++; n < tableAfter {
@@ -103,7 +105,7 @@ func count(key publicKey) {
 	}
 	a, err := new(edwards25519.Point).SetBytes(key[:])
 	if err != nil {
-		panic(err) // it has signed
+		panic(err) // crypto/ed25519 has decoded the same bytes
 	}
 	tables.Add(key, multiplesOf(a.Negate(a), keyWidth))
 	counts.Remove(key)

@@ -60,7 +60,7 @@ func scalar(t *testing.T, n *big.Int) *edwards25519.Scalar {
 	return s
 }
 
-// lowOrder are the encodings of the eight points whose multiples are few, and of some of them with numbers that are not below the
+// lowOrder returns the encodings of the eight points of low order, and of some of them with numbers that are not below the
 // modulus of the field.
 func lowOrder() (all [][]byte) {
 	for _, hex := range []string{
@@ -96,7 +96,8 @@ func TestResultsAreThoseOfGo(t *testing.T) {
 	points := lowOrder()
 	for i, key := range points {
 		for _, r := range points {
-			all = append(all, Statement{key, []byte{byte(i)}, append(slices.Clone(r), make([]byte, 32)...)})
+			all = append(all, Statement{key, []byte{byte(i)}, append(slices.Clone(r), make([]byte, 32)...)},
+				Statement{key, []byte{byte(i)}, append(slices.Clone(r), bytesOf(order)...)})
 		}
 	}
 	for _, r := range points {
@@ -246,48 +247,93 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// Multiples are calculated for keys that sign often. Wrong signatures do not count, so that nobody has them calculated for keys with
-// which they cannot sign.
+// forget empties the caches.
+func forget() {
+	tables.Purge()
+	counts.Purge()
+}
+
+// Multiples are calculated for keys that sign often, and used from then on. Wrong signatures do not count, so that nobody has them
+// calculated for keys with which they cannot sign.
 func TestMultiplesAreForKeysThatSignOften(t *testing.T) {
+	forget()
 	often, once, never := keyOf(100), keyOf(101), keyOf(102)
 	wrong := sign(never, "a message")
 	wrong.Message = []byte("another")
-	for range 2 * tableAfter {
-		if Verify(wrong)[0] {
-			t.Fatal("a wrong signature is valid")
+	for i := range 2 * tableAfter {
+		if got := tables.Contains(publicKey(public(often))); got != (i >= tableAfter) {
+			t.Errorf("after %d signatures, a key has multiples: %v", i, got)
 		}
-	}
-	for i := range tableAfter {
-		if tables.Contains(publicKey(public(often))) {
-			t.Errorf("%d signatures suffice", i)
+		if !Verify(sign(often, fmt.Sprint(i)))[0] || Verify(wrong)[0] {
+			t.Fatal("the wrong result")
 		}
-		Verify(sign(often, "a message"))
 	}
 	Verify(sign(once, "a message"))
-	for key, want := range map[*ed25519.PrivateKey]bool{&often: true, &once: false, &never: false} {
-		if got := tables.Contains(publicKey(public(*key))); got != want {
-			t.Errorf("a key has multiples: %v, not %v", got, want)
-		}
+	if tables.Len() != 1 || counts.Len() != 1 {
+		t.Errorf("%d keys have multiples, and %d are counted", tables.Len(), counts.Len())
 	}
-	if counts.Contains(publicKey(public(never))) || counts.Contains(publicKey(public(often))) {
-		t.Error("a key is still counted")
+	other, _ := tables.Get(publicKey(public(often)))
+	tables.Add(publicKey(public(once)), other)
+	if Verify(sign(once, "a message"))[0] {
+		t.Error("the multiples of a key are not used")
+	}
+	forget()
+}
+
+// keyOfMany returns one of more keys than have multiples.
+func keyOfMany(n int) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(append([]byte{byte(n), byte(n >> 8), 1}, make([]byte, ed25519.SeedSize-3)...))
+}
+
+// The key that has not signed for the longest time loses its multiples.
+func TestTheLeastRecentKeyLosesItsMultiples(t *testing.T) {
+	forget()
+	defer forget()
+	m := new(multiples)
+	for i := range tabledKeys - 1 {
+		tables.Add(publicKey{byte(i), byte(i >> 8)}, m)
+	}
+	key := keyOfMany(0)
+	for range tableAfter {
+		Verify(sign(key, ""))
+	}
+	for i := range tabledKeys - 1 {
+		tables.Add(publicKey{byte(i), byte(i >> 8), 1}, m)
+		Verify(sign(key, ""))
+	}
+	if tables.Len() != tabledKeys || !tables.Contains(publicKey(public(key))) || tables.Contains(publicKey{}) {
+		t.Errorf("%d keys have multiples; the one that signs: %v; the oldest: %v", tables.Len(), tables.Contains(publicKey(public(key))), tables.Contains(publicKey{}))
 	}
 }
 
-// If more keys sign in turn than can have multiples, none has them calculated again and again.
-func TestTooManyKeysGetNoMultiples(t *testing.T) {
-	tables.Purge()
-	counts.Purge()
-	seed := make([]byte, ed25519.SeedSize)
-	for i := range (tableAfter + 1) * (countedKeys + 1) {
-		seed[0], seed[1] = byte(i%(countedKeys+1)), byte(i%(countedKeys+1)>>8)
-		if !Verify(sign(ed25519.NewKeyFromSeed(seed), ""))[0] {
-			t.Fatal("a valid signature is wrong")
+// If more keys sign than can have multiples, in turn or at random, multiples are seldom calculated, so that they do not
+// cost more than they save.
+func TestTooManyKeysGetFewMultiples(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 6))
+	const keys, signatures = 3 * countedKeys, 12 * countedKeys
+	var all []Statement
+	for i := range keys {
+		all = append(all, sign(keyOfMany(i), ""))
+	}
+	for name, pick := range map[string]func(i int) int{"in turn": func(i int) int { return i % keys }, "at random": func(int) int { return rng.IntN(keys) }} {
+		forget()
+		built := 0
+		for i := range signatures {
+			s := all[pick(i)]
+			has := tables.Contains(publicKey(s.Key))
+			if !Verify(s)[0] {
+				t.Fatal("a valid signature is wrong")
+			}
+			if !has && tables.Contains(publicKey(s.Key)) {
+				built++
+			}
+		}
+		t.Logf("%s: multiples are calculated %d times for %d signatures", name, built, signatures)
+		if most := map[string]int{"in turn": 0, "at random": signatures / 20}[name]; built > most {
+			t.Errorf("%s: multiples are calculated %d times for %d signatures", name, built, signatures)
 		}
 	}
-	if tables.Len() != 0 || counts.Len() != countedKeys {
-		t.Errorf("%d keys have multiples, and %d are counted", tables.Len(), counts.Len())
-	}
+	forget()
 }
 
 func BenchmarkVerify(b *testing.B) {

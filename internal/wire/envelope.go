@@ -195,16 +195,16 @@ func (v verifier) OpenAll(domain Domain, raws [][]byte) []Opened {
 }
 
 // parseEnvelope parses an envelope, and does not verify its signature.
-func parseEnvelope(raw []byte) (s Signed, signature []byte, err error) {
+func parseEnvelope(raw []byte) (s Signed, sig []byte, err error) {
 	field, err := fieldsOf(raw)
 	if err != nil {
 		return s, nil, err
 	}
-	key, payload, signature := field[0], field[1], field[2]
-	if len(key) != ed25519.PublicKeySize || len(signature) != ed25519.SignatureSize {
-		return s, nil, fmt.Errorf("%w: key of %d bytes, signature of %d", ErrEnvelope, len(key), len(signature))
+	key, payload, sig := field[0], field[1], field[2]
+	if len(key) != ed25519.PublicKeySize || len(sig) != ed25519.SignatureSize {
+		return s, nil, fmt.Errorf("%w: key of %d bytes, signature of %d", ErrEnvelope, len(key), len(sig))
 	}
-	return Signed{Key: key, Payload: payload, Raw: raw}, signature, nil
+	return Signed{Key: key, Payload: payload, Raw: raw}, sig, nil
 }
 
 // fieldsOf returns the key, the payload and the signature of an envelope.

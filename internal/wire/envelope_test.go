@@ -272,29 +272,48 @@ func FuzzEnvelope(f *testing.F) {
 	})
 }
 
-// OpenAll finds the same envelopes valid as Open, wherever the wrong ones stand and whatever is wrong with them.
-func TestOpenAllAgreesWithOpen(t *testing.T) {
+// OpenAll finds the envelopes valid that crypto/ed25519 finds valid, wherever the wrong ones stand and whatever is wrong with them. So does
+// a caching verifier, whether it remembers none of them, some or all. Nothing is returned of an envelope that is wrong.
+func TestOpenAllAgreesWithTheSpecification(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	v := NewVerifier(Hash{1})
-	signers := make([]*Signer, 4)
-	for i := range signers {
-		seed := make([]byte, ed25519.SeedSize)
-		seed[0] = byte(i)
-		signers[i] = NewSigner(ed25519.NewKeyFromSeed(seed), Hash{1})
-	}
+	caching := NewCachingVerifier(NewVerifier(home), 1000)
+	kinds := map[error]int{}
 	for round := range 200 {
 		raws := make([][]byte, rng.IntN(12))
 		for i := range raws {
-			raws[i] = signers[rng.IntN(len(signers))].Sign(DomainEntry, []byte{byte(round), byte(i)}).Raw
-			if rng.IntN(20) == 0 {
+			raws[i] = NewSigner(key(byte(rng.IntN(4))), home).Sign(testDomain, []byte{byte(round), byte(i)}).Raw
+			if rng.IntN(10) == 0 {
 				raws[i][rng.IntN(len(raws[i]))] ^= 1 << rng.IntN(8)
 			}
 		}
-		for i, got := range v.OpenAll(DomainEntry, raws) {
-			want, err := v.Open(DomainEntry, raws[i])
-			if (err == nil) != (got.Err == nil) || err == nil && !bytes.Equal(got.Payload, want.Payload) {
-				t.Fatalf("round %d, envelope %d of %d: %v, and alone %v", round, i, len(raws), got.Err, err)
+		for i := range len(raws) / 3 {
+			_, _ = caching.Open(testDomain, raws[3*i])
+		}
+		for name, v := range map[string]Verifier{"plain": NewVerifier(home), "caching": caching, "caching again": caching} {
+			for i, got := range v.OpenAll(testDomain, raws) {
+				var m wirepb.Envelope
+				parsed := proto.Unmarshal(raws[i], &m) == nil && len(m.Key) == ed25519.PublicKeySize && len(m.Signature) == ed25519.SignatureSize
+				var want error
+				switch {
+				case !parsed:
+					want = ErrEnvelope
+				case !ed25519.Verify(m.Key, signedBytes(testDomain, home, m.Payload), m.Signature):
+					want = ErrSignature
+				}
+				kinds[want]++
+				if !errors.Is(got.Err, want) || (got.Err == nil) != (want == nil) {
+					t.Fatalf("%s, round %d, envelope %d of %d: %v, not %v", name, round, i, len(raws), got.Err, want)
+				}
+				if want == nil && (!bytes.Equal(got.Payload, m.Payload) || !bytes.Equal(got.Key, m.Key) || !bytes.Equal(got.Raw, raws[i])) {
+					t.Fatalf("%s, round %d, envelope %d of %d has another content", name, round, i, len(raws))
+				}
+				if want != nil && (got.Payload != nil || got.Key != nil || got.Raw != nil) {
+					t.Fatalf("%s, round %d, envelope %d of %d is wrong and has a content", name, round, i, len(raws))
+				}
 			}
 		}
+	}
+	if len(kinds) != 3 {
+		t.Errorf("not all kinds of envelopes were tried: %v", kinds)
 	}
 }
