@@ -59,27 +59,38 @@ func multiplesOf(p *edwards25519.Point, width uint) *multiples {
 	return m
 }
 
-// add adds the multiple of the point by a digit at a position of the scalar.
-func (m *multiples) add(to *point, digit int8, position int) {
-	if digit == 0 {
-		return
-	}
-	n, minus := int(digit), digit < 0
-	if minus {
-		n = -n
-	}
-	to.add(&m.odd[position/partBits<<(m.width-2)+n/2], minus)
+// of returns the odd multiple for a digit at a position of the scalar, without its sign.
+func (m *multiples) of(digit int8, position int) *summand {
+	n := max(int(digit), -int(digit))
+	return &m.odd[position/partBits<<(m.width-2)+n/2]
 }
 
-// sum returns nP + mQ.
+// sum returns nP + mQ. It first copies the multiples of Q that it adds: copies do not wait for each other, whereas additions would wait for
+// the memory of one multiple after the other. Those of many keys do not fit into a processor's caches. P is the base point.
 func sum(ofP *multiples, n *edwards25519.Scalar, ofQ *multiples, m *edwards25519.Scalar) point {
 	byP, byQ := digits(n, ofP.width), digits(m, ofQ.width)
+	var copies [scalarBits/keyWidth + 1]summand
+	used := 0
+	for i := partBits - 1; i >= 0; i-- {
+		for position := i; position < scalarBits; position += partBits {
+			if d := byQ[position]; d != 0 {
+				copies[used] = *ofQ.of(d, position)
+				used++
+			}
+		}
+	}
 	total := identity()
+	used = 0
 	for i := partBits - 1; i >= 0; i-- {
 		total.double()
 		for position := i; position < scalarBits; position += partBits {
-			ofP.add(&total, byP[position], position)
-			ofQ.add(&total, byQ[position], position)
+			if d := byP[position]; d != 0 {
+				total.add(ofP.of(d, position), d < 0)
+			}
+			if d := byQ[position]; d != 0 {
+				total.add(&copies[used], d < 0)
+				used++
+			}
 		}
 	}
 	return total
