@@ -152,6 +152,7 @@ var limits = []struct {
 		{"difference", "MaxSeen MaxSightings MaxSighting:B", "versions in a sighting; sightings in a certificate; one sighting", "the rest makes further sightings and certificates; refused before they are parsed"},
 		{"feedtree", "maxSightRequests maxHeldSightings maxOwnerSets", "requests to owners about an item; sightings of one owner that wait for others; sets of owners that a subscription remembers", "the item stays `single`; the oldest is dropped; certificates of the oldest owners do not count after a restart"},
 		{"feedtree", "maxWatched watchIntervals unaskedIntervals pushedPatience", "entries of a log that an owner reads at a time to look for their items; polling intervals for which it looks; after which it looks unasked; the same in a feed whose news a hub pushes", "earlier items are not contested; the item stays `single`"},
+		{"overlay/owner", "maxBar", "longest time for which an owner may not lead a key", "it may lead again"},
 		{"feedtree", "barTime", "time for which a sequencer that left a contest out of the log may not lead the feed", "it may lead again; at most a minority of the owners is barred at a time"},
 		{"feedtree", "maxTold", "times that an owner tells the sequencer of a contest that the log lacks", "it bars the sequencer"},
 		{"feedtree", "auditPatience maxAuditLooks maxDiffers", "polling intervals after which a difference between a log and its origin is a problem; looks at differences that become none; differences remembered for a feed", "the differences are forgotten"},

@@ -191,8 +191,14 @@ func (b *base) readers(l *leaderState) int {
 
 // note replicates what a new sequencer continues from.
 func (b *base) note(l *leaderState) {
-	b.app.SetNote(l.key, note{
+	n := note{
 		valid: l.valid, interval: cmp.Or(l.unpushed, l.interval), State: l.state, fails: l.fails, weight: b.readers(l),
 		pollers: l.pollers, ref: l.order.IntervalStart, updateRate: l.updateRate, meanBytes: l.meanBytes, grant: string(l.grant), private: l.private, marks: l.marks, move: l.moved, push: l.push, distrusted: l.distrusted,
-	}.append())
+	}
+	record := n.append()
+	if len(record) > maxNote {
+		n.distrusted = nil
+		record = n.append()
+	}
+	b.app.SetNote(l.key, record)
 }

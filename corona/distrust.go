@@ -23,7 +23,7 @@ const (
 	distrustTime = 24 * time.Hour
 	// maxDistrusted bounds the pollers of a channel that are not believed, because the note has all of them. At the bound the one is
 	// dropped that would be believed first.
-	maxDistrusted = 32
+	maxDistrusted = 16
 	// maxReported bounds the items of a channel whose pollers are remembered. The oldest is dropped: its poller is not
 	// blamed for it.
 	maxReported = 256
@@ -60,7 +60,7 @@ func (d distrusts) wire() (all []*coronapb.Distrust) {
 func distrustsFrom(all []*coronapb.Distrust) distrusts {
 	var d distrusts
 	for _, m := range all {
-		if len(m.Poller) > maxMember || m.UntilMs > wire.MaxMillis {
+		if _, err := wire.PublicKeyOf(env.PeerID(m.Poller)); err != nil || m.UntilMs > wire.MaxMillis {
 			continue
 		}
 		if d == nil {
@@ -96,7 +96,7 @@ func (b *blame) distrusts(poller env.PeerID, now time.Time) bool {
 
 // distrust stops believing a poller for a day.
 func (b *blame) distrust(poller env.PeerID, now time.Time) {
-	if b.distrusted == nil {
+	if b.distrusted = b.distrusted.at(now); b.distrusted == nil {
 		b.distrusted = distrusts{}
 	}
 	if _, known := b.distrusted[poller]; !known && len(b.distrusted) == maxDistrusted {

@@ -15,6 +15,7 @@ import (
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/internal/wire"
+	"tidings/overlay/owner"
 )
 
 // State describes the polls of a channel to people.
@@ -168,6 +169,7 @@ const (
 	maxValidator = 1 << 10
 	maxURL       = 2 << 10
 	maxPollers   = 1 << 20 // more members than any network has
+	maxNote      = owner.MaxNote - len(owner.Hash{})
 )
 
 func (n note) append() []byte {

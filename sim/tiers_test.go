@@ -413,6 +413,15 @@ func TestArticlesOfAFilterThatNeverReturns(t *testing.T) {
 				if rescued() == 0 {
 					t.Error("no article had to be queued again")
 				}
+				complete := func() {
+					t.Helper()
+					for i, n := range w.missing(t, false) {
+						if n > 0 {
+							t.Errorf("reflector %d lacks %d articles", i, n)
+						}
+					}
+				}
+				complete()
 				for _, p := range crawlers { // nothing is queued again and again
 					p.Kill(true)
 					p.Start()
@@ -421,11 +430,7 @@ func TestArticlesOfAFilterThatNeverReturns(t *testing.T) {
 				if n := rescued(); n > 0 {
 					t.Errorf("%d articles are queued again after a restart", n)
 				}
-				for i, n := range w.missing(t, false) {
-					if n > 0 {
-						t.Errorf("reflector %d lacks %d articles", i, n)
-					}
-				}
+				complete()
 				for _, p := range slices.Concat(crawlers, left) {
 					for _, l := range p.node.Tiers.State().Down {
 						if l.Items > 0 {

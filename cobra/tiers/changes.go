@@ -126,7 +126,7 @@ func loadPlans(b *base, plan Plan, self env.PeerID) (p plans, fresh bool, err er
 		return p, false, nil
 	}
 	if p.before.Nodes != nil && p.plan.Nodes != nil {
-		b.log.Warn("the topology changed while the node was down; articles of the plan before the last one may be lost if its change was not complete")
+		b.log.Warn("the topology changed while the node was down; what filters had not sent to reflectors by the plan before the last one may be lost")
 	}
 	since := p.since
 	p, err = p.change(plan, self, now)

@@ -77,7 +77,7 @@
 // # Parts
 //
 // Tiers receives messages and time. outbox is the log and the links downstream, inbox a link upstream, crawler, filter
-// and queries what the roles do; locality, assignment and handover are the crawlers' part of who polls what, frontier and
+// and queries what the roles do; stranded is what happens to articles whose receiver never returns; locality, assignment and handover are the crawlers' part of who polls what, frontier and
 // discovery find feeds that the list lacks, and changes is the way from one plan to the next. The application of a reflector
 // (internal/daemon) matches and keeps articles.
 package tiers

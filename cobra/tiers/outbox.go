@@ -26,8 +26,8 @@ type outbox struct {
 	log         uint64
 	last        uint64 // position of the last article or change of plans
 	links       []*outLink
-	outstanding []*queued // not durable yet, and those after them
-	stranded    []strandedArticle
+	outstanding []*queued  // not durable yet, and those after them
+	lost        []*outLink // to receivers that have left the plan; only what is pending counts
 }
 
 // A queued article waits until all its receivers have acknowledged it.
@@ -60,6 +60,7 @@ type outLink struct {
 	backoff  time.Duration
 	full     bool
 	fullAt   time.Time // since when the queue is full
+	givenUp  bool      // what is pending is being queued for others, because the receiver is gone
 }
 
 const (
@@ -108,12 +109,11 @@ func (o *outbox) load(down []neighbour) error {
 			if records[id].GetAcked() >= q.position {
 				continue
 			}
-			if l := o.link(id); l != nil {
-				l.add(q)
-				continue
+			l := o.link(id)
+			if l == nil {
+				l = o.lostLink(id)
 			}
-			q.waiting++
-			o.stranded = append(o.stranded, strandedArticle{q, id})
+			l.add(q)
 		}
 		if q.waiting == 0 { // all its receivers are done
 			unwanted = append(unwanted, env.Op{Key: slices.Clone(key)})
@@ -129,6 +129,18 @@ func (o *outbox) load(down []neighbour) error {
 		o.store.Commit(unwanted, o.failed("delivered articles"))
 	}
 	return cmp.Or(err, broken)
+}
+
+// lostLink returns the link to a receiver that has left the plan.
+func (o *outbox) lostLink(id env.PeerID) *outLink {
+	for _, l := range o.lost {
+		if l.to.Peer.ID == id {
+			return l
+		}
+	}
+	l := &outLink{to: neighbour{Node: Node{Peer: env.Peer{ID: id}}}}
+	o.lost = append(o.lost, l)
+	return l
 }
 
 // linkRecords reads how far each receiver is done, also those that have left the plan.
@@ -217,7 +229,7 @@ func (o *outbox) durable() uint64 {
 	return o.last
 }
 
-// relink makes the links those to a list of nodes. What the others have not acknowledged is stranded.
+// relink makes the links those to a list of nodes. The others are lost.
 func (o *outbox) relink(down []neighbour) {
 	old := o.links
 	o.links = nil
@@ -227,12 +239,10 @@ func (o *outbox) relink(down []neighbour) {
 			l = old[at]
 			old = slices.Delete(old, at, at+1)
 		}
-		l.to, l.retryAt, l.backoff = n, env.AtOnce, 0
+		l.to, l.retryAt, l.backoff, l.givenUp = n, env.AtOnce, 0, false
 		o.links = append(o.links, l)
 	}
-	for _, l := range old {
-		o.strand(l)
-	}
+	o.lost = append(o.lost, old...)
 }
 
 func queuedKey(position uint64) []byte {

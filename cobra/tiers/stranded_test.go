@@ -1,7 +1,10 @@
 package tiers
 
 import (
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"tidings/cobra"
 	"tidings/cobra/provision"
@@ -9,38 +12,135 @@ import (
 	"tidings/internal/feed"
 )
 
-// A crawler queues an article again, once, if it starts with a plan in which one of its two filters has no place any more. It does not
-// do so at each start while the other filter does not answer. A filter drops an article whose reflector is gone.
-func TestStrandedArticlesAreQueuedOnce(t *testing.T) {
-	filter := func(name, id string) Node {
-		return Node{Name: name, Role: provision.Filter, Peer: env.Peer{ID: env.PeerID(id)}, Links: []string{"r1", "r2"}}
+// planOfFilters is a plan of some filters with different searches, between a crawler and a reflector of the same numbers.
+func planOfFilters(digest string, crawler string, numbers ...string) Plan {
+	p := Plan{Digest: digest, OutFilters: len(numbers)}
+	var names []string
+	for _, n := range numbers {
+		names = append(names, "filter-"+n)
+		p.Nodes = append(p.Nodes,
+			Node{Name: "filter-" + n, Role: provision.Filter, Peer: env.Peer{ID: env.PeerID("f" + n)}, Links: []string{"reflector-" + n}},
+			Node{Name: "reflector-" + n, Role: provision.Reflector, Peer: env.Peer{ID: env.PeerID("r" + n)}})
 	}
-	reflector := func(name, id string) Node {
-		return Node{Name: name, Role: provision.Reflector, Peer: env.Peer{ID: env.PeerID(id)}}
+	p.Nodes = append(p.Nodes, Node{Name: crawler, Role: provision.Crawler, Peer: env.Peer{ID: env.PeerID(crawler)}, Links: names})
+	return p
+}
+
+var comet = (&cobra.Article{Feed: "http://a.example/", Title: "Comet", ID: feed.ID{1}}).Encode(maxArticle)
+
+// queue queues an article for all receivers of a node.
+func (m *memory) queue(n *Tiers, article []byte) {
+	q, ops := n.out.appendTo(n.out.links, article)
+	m.Commit(ops, func(err error) { n.out.written([]*queued{q}, err) })
+}
+
+// keys returns the keys of the records of articles and links.
+func (m *memory) keys() (all []string) {
+	for key := range m.records {
+		if strings.HasPrefix(key, queuedPrefix) || strings.HasPrefix(key, linkPrefix) {
+			all = append(all, key)
+		}
 	}
-	crawler := Node{Name: "crawler", Role: provision.Crawler, Peer: env.Peer{ID: "c"}, Links: []string{"f1", "f2"}}
-	first := Plan{Digest: "1-a", OutFilters: 2, Nodes: []Node{crawler, filter("f1", "f"), filter("f2", "g"), reflector("r1", "r"), reflector("r2", "s")}}
-	smaller := func(digest string) Plan {
-		c, f := crawler, filter("f2", "g")
-		c.Links, f.Links = []string{"f2"}, []string{"r2"}
-		return Plan{Digest: digest, OutFilters: 1, Nodes: []Node{c, f, reflector("r2", "s")}}
+	slices.Sort(all)
+	return all
+}
+
+func (m *memory) wants(t *testing.T, what string, keys ...string) {
+	t.Helper()
+	slices.Sort(keys)
+	if got := m.keys(); !slices.Equal(got, keys) {
+		t.Errorf("%s: the records are %q, not %q", what, got, keys)
 	}
-	article := (&cobra.Article{Feed: "http://a.example/", Title: "Comet", ID: feed.ID{1}}).Encode(maxArticle)
-	for _, of := range []struct {
-		self          env.PeerID
-		waits, queued int // articles for the receiver that stays after each start, and those that are queued again at the first
-	}{{"c", 2, 1}, {"g", 1, 0}} {
+}
+
+// A crawler queues an article again, once, if it starts with a plan in which one of its filters has no place any more. It does not do so at
+// each start while the other filter does not answer. Records that nobody needs are deleted.
+func TestArticlesAreQueuedAgainAtAStart(t *testing.T) {
+	m := newMemory()
+	m.queue(startIn(t, planOfFilters("1-a", "c", "1", "2"), "c", m, &keeper{}), comet)
+	startIn(t, planOfFilters("2-b", "c", "2"), "c", m, &keeper{})  // has links of both plans
+	original, copied := string(queuedKey(2)), string(queuedKey(5)) // the others are changes of the plan
+	for i, want := range []uint64{1, 0} {
+		n := startIn(t, planOfFilters("3-c", "c", "2"), "c", m, &keeper{})
+		n.Run(m.now)
+		if s := n.Stats(); s.Rescued != want || s.Waiting != 2 || len(n.out.links) != 1 {
+			t.Errorf("start %d: %d articles are queued again, and %d wait for %d receivers", i, s.Rescued, s.Waiting, len(n.out.links))
+		}
+		m.wants(t, "with one filter that does not answer", original, copied, linkPrefix+"f1")
+		if i == 1 {
+			n.out.done(n.out.links[0], n.out.last)
+		}
+	}
+	startIn(t, planOfFilters("3-c", "c", "2"), "c", m, &keeper{})
+	m.wants(t, "at the end", linkPrefix+"f2")
+}
+
+// A filter drops what waits for a reflector that has left the plan.
+func TestArticlesOfALostReflectorAreDropped(t *testing.T) {
+	first := planOfFilters("1-a", "c", "1", "2")
+	first.Nodes[0].Links = []string{"reflector-1", "reflector-2"}
+	m := newMemory()
+	m.queue(startIn(t, first, "f1", m, &keeper{}), comet)
+	startIn(t, planOfFilters("2-b", "c", "1"), "f1", m, &keeper{})
+	n := startIn(t, planOfFilters("3-c", "c", "1"), "f1", m, &keeper{})
+	n.Run(m.now)
+	if s := n.Stats(); s.Rescued != 0 || s.Waiting != 1 {
+		t.Errorf("%d articles are queued again, and %d wait", s.Rescued, s.Waiting)
+	}
+	n.out.done(n.out.links[0], n.out.last)
+	m.wants(t, "at the end", linkPrefix+"r1", linkPrefix+"r2")
+}
+
+// A heldStore makes commits durable when a test lets it.
+type heldStore struct {
+	*memory
+	held []func()
+}
+
+func (h *heldStore) Commit(ops []env.Op, done func(error)) {
+	h.held = append(h.held, func() { h.memory.Commit(ops, done) })
+}
+
+// A crawler that runs gives up a filter ten minutes after it has left the plan and was silent, and not if it has left the plan itself.
+// Until the copies are durable, the filter could still acknowledge what it has: it is not told that anything is done.
+func TestARunningCrawlerGivesUpAFilter(t *testing.T) {
+	first := planOfFilters("1-a", "c", "1", "2", "3")
+	for name, of := range map[string]struct {
+		next    Plan
+		rescued uint64 // once for each of the two filters that are gone
+		waiting int
+		keys    []string
+	}{
+		"it stays":  {planOfFilters("2-b", "c", "3"), 2, 3, []string{string(queuedKey(2)), string(queuedKey(4)), string(queuedKey(5)), linkPrefix + "f1", linkPrefix + "f2"}},
+		"it leaves": {planOfFilters("2-b", "d", "3"), 0, 3, []string{string(queuedKey(2))}},
+	} {
 		m := newMemory()
-		n := startIn(t, first, of.self, m, &keeper{})
-		_, ops := n.out.appendTo(n.out.links, article)
-		m.Commit(ops, func(error) {})
-		startIn(t, smaller("2-b"), of.self, m, &keeper{}) // has links of both plans
-		for i, want := range []int{of.queued, 0} {
-			n = startIn(t, smaller("3-c"), of.self, m, &keeper{})
-			n.Run(m.now)
-			if s := n.Stats(); int(s.Rescued) != want || s.Waiting != of.waits || len(n.out.links) != 1 {
-				t.Errorf("%s, start %d: %d articles are queued again, and %d wait for %d receivers", of.self, i, s.Rescued, s.Waiting, len(n.out.links))
+		n := startIn(t, first, "c", m, &keeper{})
+		m.queue(n, comet)
+		n = startIn(t, of.next, "c", m, &keeper{})
+		m.now = m.now.Add(goneAfter)
+		n.Run(m.now)
+		if s := n.Stats(); s.Rescued > 0 {
+			t.Errorf("%s: %d articles are queued again too early", name, s.Rescued)
+		}
+		m.now = m.now.Add(time.Second)
+		held := &heldStore{memory: m}
+		n.store = held
+		n.Run(m.now)
+		for _, l := range n.out.links {
+			if len(l.pending) > 0 && l.pending[0].position == 2 && l.acked >= 2 {
+				t.Errorf("%s: %s is told that it is done before the copies are durable", name, l.to.Name)
 			}
 		}
+		for len(held.held) > 0 {
+			commit := held.held[0]
+			held.held = held.held[1:]
+			commit()
+			n.Run(m.now)
+		}
+		if s := n.Stats(); s.Rescued != of.rescued || s.Waiting != of.waiting || s.WaitingBytes != of.waiting*len(comet) {
+			t.Errorf("%s: %d articles are queued again, %d wait with %d bytes", name, s.Rescued, s.Waiting, s.WaitingBytes)
+		}
+		m.wants(t, name, of.keys...)
 	}
 }

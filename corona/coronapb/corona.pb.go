@@ -1600,7 +1600,7 @@ type Note struct {
 	Moved         string                 `protobuf:"bytes,15,opt,name=moved,proto3" json:"moved,omitempty"`                           // the address to which the feed has moved permanently; empty: it has not moved
 	MovedMs       uint64                 `protobuf:"fixed64,16,opt,name=moved_ms,json=movedMs,proto3" json:"moved_ms,omitempty"`      // since when its old address says so
 	Push          *Push                  `protobuf:"bytes,17,opt,name=push,proto3" json:"push,omitempty"`                             // of a channel with a hub
-	Distrusted    []*Distrust            `protobuf:"bytes,18,rep,name=distrusted,proto3" json:"distrusted,omitempty"`                 // at most 32
+	Distrusted    []*Distrust            `protobuf:"bytes,18,rep,name=distrusted,proto3" json:"distrusted,omitempty"`                 // at most 16; none if the note would be too large
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1764,7 +1764,7 @@ func (x *Note) GetDistrusted() []*Distrust {
 // Distrust says that the reports of a poller are not believed.
 type Distrust struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Poller        []byte                 `protobuf:"bytes,1,opt,name=poller,proto3" json:"poller,omitempty"` // at most 64 bytes
+	Poller        []byte                 `protobuf:"bytes,1,opt,name=poller,proto3" json:"poller,omitempty"` // its peer id
 	UntilMs       uint64                 `protobuf:"fixed64,2,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

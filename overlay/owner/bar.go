@@ -10,7 +10,10 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// Bar keeps an owner from leading a key until a time, because the layer above has proof that it leads it dishonestly. If
+// maxBar is the longest time for which an owner is barred.
+const maxBar = 24 * time.Hour
+
+// Bar keeps an owner from leading a key until a time, at most maxBar from now, because the layer above has proof that it leads it dishonestly. If
 // the peer leads the key now, this node campaigns for an epoch without it. The peer stays an owner. Bar reports whether
 // the peer is barred now and was not before: it is not if this node does not own the key, or if a minority of the owners
 // is barred already, because the log must go on. Bars are stored, so that a restart of this node does not end them.
@@ -34,7 +37,7 @@ func (p *proposer) Bar(key overlay.ID, peer env.PeerID, until time.Time) bool {
 	if s.campaign.barred == nil {
 		s.campaign.barred = map[env.PeerID]time.Time{}
 	}
-	s.campaign.barred[peer] = until
+	s.campaign.barred[peer] = env.Sooner(until, p.clock.Now().Add(maxBar))
 	p.stats.Barred++
 	p.storage.save(s, nil)
 	p.checkOwners(s)
@@ -47,6 +50,13 @@ func barsProto(of map[env.PeerID]time.Time) (all []*ownerpb.Bar) {
 		all = append(all, &ownerpb.Bar{Peer: []byte(peer), UntilMs: uint64(of[peer].UnixMilli())})
 	}
 	return all
+}
+
+// shorten ends bars in time that this node made while its clock was ahead.
+func (c *campaign) shorten(now time.Time) {
+	for peer, until := range c.barred {
+		c.barred[peer] = env.Sooner(until, now.Add(maxBar))
+	}
 }
 
 // barsFrom decodes bars that this node has stored.

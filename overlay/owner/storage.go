@@ -331,6 +331,7 @@ func (d *storage) load(now time.Time) error {
 			return true
 		}
 		s.lastHeard = now
+		s.campaign.shorten(now)
 		if s.epoch == nil && !s.follow {
 			d.replicas.retired[s.key] = s
 		} else {
