@@ -362,8 +362,8 @@ func TestAChangedPlanLosesAndRepeatsNothing(t *testing.T) {
 }
 
 // TestArticlesOfAFilterThatNeverReturns: a filter dies before a burst and never returns. The operator removes it from the topology.
-// What its crawlers had queued for it they queue for the other filters, ten minutes after the change, or when they start with a
-// topology that is later still. So every article reaches every query that it matches.
+// Its crawlers then queue their articles for the other filters: ten minutes after the change, or at once if they restart with a still later
+// topology. So every article reaches every query that it matches.
 func TestArticlesOfAFilterThatNeverReturns(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		t.Run(fmt.Sprintf("crawlers restart: %v", restarts), func(t *testing.T) {

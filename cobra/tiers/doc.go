@@ -71,15 +71,15 @@
 // have matched everything up to the crawlers' positions, and takes articles from the filters of both plans. So nothing
 // falls in between. What arrives twice, because a query was at two filters, or a feed at two crawlers, the application
 // drops by its id. A node takes a third plan only when nothing of the first is under way; nodes that left the plan and are
-// silent for ten minutes count as gone. What a filter that is gone had not acknowledged, a crawler queues for the filters of the
-// present plan, and reflectors drop what they have already.
+// silent for ten minutes count as gone. A crawler queues what such a filter had not acknowledged for the filters of the present
+// plan, and reflectors drop what they have already.
 //
 // # Parts
 //
 // Tiers receives messages and time. outbox is the log and the links downstream, inbox a link upstream, crawler, filter
-// and queries what the roles do; stranded is what happens to articles whose receiver never returns; locality, assignment and handover are the crawlers' part of who polls what, frontier and
-// discovery find feeds that the list lacks, and changes is the way from one plan to the next. The application of a reflector
-// (internal/daemon) matches and keeps articles.
+// and queries what the roles do; locality, assignment and handover are the crawlers' part of who polls what, frontier and
+// discovery find feeds that the list lacks, changes is the way from one plan to the next, and rescue is what becomes of
+// articles whose receiver never returns. The application of a reflector (internal/daemon) matches and keeps articles.
 package tiers
 
 //go:generate protoc --proto_path=tierspb --go_out=tierspb --go_opt=paths=source_relative tierspb/tiers.proto

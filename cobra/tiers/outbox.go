@@ -27,7 +27,7 @@ type outbox struct {
 	last        uint64 // position of the last article or change of plans
 	links       []*outLink
 	outstanding []*queued  // not durable yet, and those after them
-	lost        []*outLink // to receivers that have left the plan; only what is pending counts
+	lost        []*outLink // to receivers that have left the plan and are gone
 }
 
 // A queued article waits until all its receivers have acknowledged it.
@@ -60,7 +60,6 @@ type outLink struct {
 	backoff  time.Duration
 	full     bool
 	fullAt   time.Time // since when the queue is full
-	givenUp  bool      // what is pending is being queued for others, because the receiver is gone
 }
 
 const (
@@ -239,7 +238,7 @@ func (o *outbox) relink(down []neighbour) {
 			l = old[at]
 			old = slices.Delete(old, at, at+1)
 		}
-		l.to, l.retryAt, l.backoff, l.givenUp = n, env.AtOnce, 0, false
+		l.to, l.retryAt, l.backoff = n, env.AtOnce, 0
 		o.links = append(o.links, l)
 	}
 	o.lost = append(o.lost, old...)

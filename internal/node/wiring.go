@@ -239,7 +239,8 @@ func (n *coronaApp) StateChanged(key overlay.ID, state []byte, urgency corona.Ur
 	n.feeds.SetState(key, state, urgency != corona.NotUrgent, urgency == corona.AtOnce)
 }
 
-func (n *coronaApp) SetNote(key overlay.ID, note []byte) { _ = n.Owners.SetNote(key, note) } // it fails if the node no longer leads the key, or an origin has made the note too large: then the one before stays
+// SetNote leaves the note as it was if the node no longer leads the key, or if an origin has made the note too large.
+func (n *coronaApp) SetNote(key overlay.ID, note []byte) { _ = n.Owners.SetNote(key, note) }
 
 func (n *coronaApp) Weight(key overlay.ID) int {
 	if weight, ok := n.Scribe.Weight(key); ok {

@@ -13,10 +13,10 @@ import (
 // maxBar is the longest time for which an owner is barred.
 const maxBar = 24 * time.Hour
 
-// Bar keeps an owner from leading a key until a time, at most maxBar from now, because the layer above has proof that it leads it dishonestly. If
-// the peer leads the key now, this node campaigns for an epoch without it. The peer stays an owner. Bar reports whether
-// the peer is barred now and was not before: it is not if this node does not own the key, or if a minority of the owners
-// is barred already, because the log must go on. Bars are stored, so that a restart of this node does not end them.
+// Bar keeps an owner from leading a key until a time, at most maxBar from now, because the layer above has proof that it leads
+// dishonestly. If the peer leads the key now, this node campaigns for an epoch without it. The peer stays an owner. Bar reports
+// whether the peer is barred now and was not before: it is not if this node does not own the key, or if a minority of the
+// owners is barred already, because the log must go on. Bars are stored, so that a restart of this node does not end them.
 func (p *proposer) Bar(key overlay.ID, peer env.PeerID, until time.Time) bool {
 	s := p.replicas.byKey[key]
 	if s == nil || s.epoch == nil || !s.owned || peer == p.self || !s.epoch.owns(peer) || p.barred(s, peer) {
@@ -52,7 +52,7 @@ func barsProto(of map[env.PeerID]time.Time) (all []*ownerpb.Bar) {
 	return all
 }
 
-// shorten ends bars in time that this node made while its clock was ahead.
+// shorten applies maxBar to stored bars, because this node's clock may have been ahead when it made them.
 func (c *campaign) shorten(now time.Time) {
 	for peer, until := range c.barred {
 		c.barred[peer] = env.Sooner(until, now.Add(maxBar))

@@ -6,20 +6,25 @@ import (
 	"time"
 
 	"tidings/internal/env"
+	"tidings/overlay"
 	"tidings/sim"
 )
 
-// Owners that have barred a sequencer make an epoch without it, and sign none with it until the time is over. They bar at
-// most a minority.
-func TestABarredSequencerDoesNotLead(t *testing.T) {
-	w := newWorld(t, sim.Config{Seed: 1}, time.Hour)
+// ownedWorld returns a world of eight members in which a key has owners.
+func ownedWorld(t *testing.T) (w *world, key overlay.ID, owners []*member) {
+	w = newWorld(t, sim.Config{Seed: 1}, time.Hour)
 	w.grow(8)
 	w.Run(20 * time.Second)
 	w.want(1)
 	w.Run(20 * time.Second)
-	url := w.urls[0]
-	key := w.key(url)
-	owners := w.nearest(key)
+	key = w.key(w.urls[0])
+	return w, key, w.nearest(key)
+}
+
+// Owners that have barred a sequencer make an epoch without it, and sign none with it until the time is over. They bar at
+// most a minority.
+func TestABarredSequencerDoesNotLead(t *testing.T) {
+	w, key, owners := ownedWorld(t)
 	leader := func() env.PeerID {
 		v, _ := owners[4].owners.View(key)
 		return v.Epoch.Sequencer
@@ -51,7 +56,7 @@ func TestABarredSequencerDoesNotLead(t *testing.T) {
 		if barred[peer] = true; round < 2 && barred[leader()] {
 			t.Errorf("round %d: a barred owner leads", round)
 		}
-		w.append(url, 10)
+		w.append(w.urls[0], 10)
 		w.Run(10 * time.Second)
 		w.settled()
 	}
@@ -66,15 +71,8 @@ func TestABarredSequencerDoesNotLead(t *testing.T) {
 
 // Owners that restart do not forget whom they have barred: when the next sequencer dies, another one leads.
 func TestBarsSurviveRestarts(t *testing.T) {
-	w := newWorld(t, sim.Config{Seed: 1}, time.Hour)
-	w.grow(8)
-	w.Run(20 * time.Second)
-	w.want(1)
-	w.Run(20 * time.Second)
-	url := w.urls[0]
-	key := w.key(url)
-	owners := w.nearest(key)
-	witness := owners[4] // stays up
+	w, key, owners := ownedWorld(t)
+	witness := owners[4] // does not lead
 	leader := func() *member {
 		v, _ := witness.owners.View(key)
 		return owners[slices.IndexFunc(owners, func(m *member) bool { return m.ID() == v.Epoch.Sequencer })]

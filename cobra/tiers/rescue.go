@@ -1,33 +1,37 @@
 package tiers
 
 import (
+	"slices"
 	"time"
 
 	"tidings/cobra"
 	"tidings/internal/env"
 )
 
-// rescue takes care of what receivers that are gone have not acknowledged. Filters have no other copy of an article, so a crawler queues it
-// for the filters of the present plan; at those that have matched it already it matches again, and reflectors drop what they have. A
-// reflector takes its searches with it when it goes, so a filter drops the article. A crawler that has left the plan itself has no other
-// filters, and keeps it.
+// rescue takes care of what receivers that are gone have not acknowledged. Only the crawler has an article that a filter has not taken,
+// so it queues the article for the filters of the present plan. Filters that have matched it already match it again, and reflectors drop
+// what they have. A reflector takes its searches with it when it goes, so a filter drops the article. A crawler that has left the plan itself
+// has no other filters, and keeps the article.
 func (t *Tiers) rescue(now time.Time) {
+	o := t.out
 	if t.crawler != nil && t.retired() {
 		return
 	}
-	gone := t.out.lost
-	t.out.lost = nil
-	for _, l := range t.out.links {
-		if t.crawler != nil && !l.givenUp && t.out.gone(&t.plans, l, now) {
-			gone = append(gone, l)
-		}
+	if t.crawler != nil {
+		o.links = slices.DeleteFunc(o.links, func(l *outLink) bool {
+			gone := o.gone(&t.plans, l, now)
+			if gone {
+				o.lost = append(o.lost, l)
+			}
+			return gone
+		})
 	}
-	for _, l := range gone {
+	for _, l := range o.lost {
 		if len(l.pending) > 0 {
-			l.givenUp = true
 			t.giveUp(l)
 		}
 	}
+	o.lost = nil
 }
 
 // giveUp ends what is pending for a receiver, when copies of it are durable.
