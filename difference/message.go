@@ -1,6 +1,7 @@
 package difference
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -85,23 +86,58 @@ var decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDe
 // without that part, and the first error of the kind ErrDelta. A caller that is about to sign, or that judges a
 // peer, treats the error as a refusal. A caller that follows a log uses the readable part, because the delta will not be
 // sent again.
-func Decode(b []byte) (Delta, error) {
-	return decodeBy(b, func(raws [][]byte) []wire.Opened { return publicationVerifier.OpenAll(wire.DomainPublication, raws) })
+func Decode(b []byte) (Delta, error) { return decodeBy(b, openAll) }
+
+// DecodeOwn is Decode for what a caller has encoded of a delta. The publications of the delta were verified and parsed before, so
+// those of the same bytes are not again.
+func DecodeOwn(b []byte, own Delta) (Delta, error) {
+	return decodeBy(b, func(raws [][]byte) (all []openedPublication) {
+		for _, ch := range own.Changes {
+			if p := ch.Publication; p != nil && len(all) < len(raws) && bytes.Equal(p.Raw, raws[len(all)]) {
+				all = append(all, openedPublication{p, nil})
+			}
+		}
+		return append(all, openAll(raws[len(all):])...)
+	})
 }
 
 // Reread is Decode for a delta that this node has decoded without an error before. It does not verify the signatures of
 // publications again, which takes most of the time of Decode.
 func Reread(b []byte) (Delta, error) {
-	return decodeBy(b, func(raws [][]byte) []wire.Opened {
-		all := make([]wire.Opened, len(raws))
+	return decodeBy(b, func(raws [][]byte) []openedPublication {
+		opened := make([]wire.Opened, len(raws))
 		for i, raw := range raws {
-			all[i].Signed, all[i].Err = wire.Reopen(raw)
+			opened[i].Signed, opened[i].Err = wire.Reopen(raw)
 		}
-		return all
+		return parsePublications(opened)
 	})
 }
 
-func decodeBy(b []byte, open func(raws [][]byte) []wire.Opened) (Delta, error) {
+// An opener returns the publications in envelopes.
+type opener func(raws [][]byte) []openedPublication
+
+// An openedPublication is a publication in a delta, or why there is none.
+type openedPublication struct {
+	*Publication
+	err error
+}
+
+// openAll is the opener that verifies all signatures.
+func openAll(raws [][]byte) []openedPublication {
+	return parsePublications(publicationVerifier.OpenAll(wire.DomainPublication, raws))
+}
+
+func parsePublications(opened []wire.Opened) []openedPublication {
+	all := make([]openedPublication, len(opened))
+	for i, o := range opened {
+		if all[i].err = o.Err; o.Err == nil {
+			all[i].Publication, all[i].err = parsePublication(o.Signed)
+		}
+	}
+	return all
+}
+
+func decodeBy(b []byte, open opener) (Delta, error) {
 	d, err := decode(b, open)
 	if err != nil {
 		return d, fmt.Errorf("decode delta: %w", err)
@@ -109,7 +145,7 @@ func decodeBy(b []byte, open func(raws [][]byte) []wire.Opened) (Delta, error) {
 	return d, nil
 }
 
-func decode(b []byte, open func(raws [][]byte) []wire.Opened) (d Delta, first error) {
+func decode(b []byte, open opener) (d Delta, first error) {
 	raw, err := decoder.DecodeAll(b, nil)
 	if err != nil {
 		return d, fmt.Errorf("%w: %w", ErrDelta, err)
@@ -158,7 +194,7 @@ func decode(b []byte, open func(raws [][]byte) []wire.Opened) (d Delta, first er
 	}
 	opened := open(raws)
 	for _, c := range m.Changes {
-		var of wire.Opened
+		var of openedPublication
 		if len(c.Publication) > 0 {
 			of, opened = opened[0], opened[1:]
 		}
@@ -270,7 +306,7 @@ func changeMessage(c *Change) *differencepb.Change {
 }
 
 // changeOf parses a change. opened is its publication, if it has one.
-func changeOf(m *differencepb.Change, opened wire.Opened) (Change, error) {
+func changeOf(m *differencepb.Change, opened openedPublication) (Change, error) {
 	c := Change{Edited: m.Edited}
 	if m.Qualifiers > 255 {
 		return c, fmt.Errorf("%w: %d facts beyond an id", ErrDelta, m.Qualifiers)
@@ -283,14 +319,10 @@ func changeOf(m *differencepb.Change, opened wire.Opened) (Change, error) {
 		return c, fmt.Errorf("%w: an identity of %d bytes", ErrDelta, len(m.After))
 	}
 	if len(m.Publication) > 0 {
-		var p *Publication
-		err := opened.Err
-		if err == nil {
-			p, err = parsePublication(opened.Signed)
-		}
+		p := opened.Publication
 		switch {
-		case err != nil:
-			return c, fmt.Errorf("%w: %w", ErrDelta, err)
+		case opened.err != nil:
+			return c, fmt.Errorf("%w: %w", ErrDelta, opened.err)
 		case p.Item == nil || m.Format != 0 || len(m.Raw)+len(m.Scope) > 0 || m.Qualifiers != 0:
 			return c, fmt.Errorf("%w: a publication that is not the item's", ErrDelta)
 		}

@@ -187,6 +187,38 @@ func TestADeltaCarriesPublicationsOnce(t *testing.T) {
 	}
 }
 
+// A sequencer reads what it has encoded as its followers will, but does not verify the same bytes again. Other bytes are
+// verified, wherever they stand.
+func TestOwnPublicationsAreNotOpenedAgain(t *testing.T) {
+	one := published(t, 1, 1, feed.Hash{}, written(t, "1", "One"))
+	two := published(t, 1, 2, one.Hash, written(t, "2", "Two"))
+	polled := Change{Item: *written(t, "3", "Three")}
+	d := Delta{Changes: []Change{{Item: *one.Item, Publication: one}, polled, {Item: *two.Item, Publication: two}}}
+	body, err := d.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	as, err := Decode(body)
+	own, ownErr := DecodeOwn(body, d)
+	if err != nil || ownErr != nil || !reflect.DeepEqual(own, as) {
+		t.Errorf("%+v, %v; a follower reads %+v, %v", own, ownErr, as, err)
+	}
+	if own.Changes[0].Publication != one || own.Changes[2].Publication != two {
+		t.Error("a publication was opened again")
+	}
+	forged := *one
+	forged.Raw = bytes.Clone(one.Raw)
+	forged.Raw[len(forged.Raw)-1] ^= 1
+	for _, changes := range [][]Change{{d.Changes[2], {Publication: &forged}}, {{Publication: &forged}, d.Changes[2]}} {
+		if body, err = (Delta{Changes: changes}).Encode(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := DecodeOwn(body, d); !errors.Is(err, ErrDelta) || len(got.Changes) != 1 || got.Changes[0].Publication.Hash != two.Hash {
+			t.Errorf("a forged publication counts: %+v, %v", got, err)
+		}
+	}
+}
+
 // A signed version is not replaced by headlines of the same identity, and a newer signed version replaces
 // everything.
 func TestASignedVersionWins(t *testing.T) {

@@ -53,8 +53,9 @@ func (d *decodedEntry) size() int {
 // have gigabytes of them.
 const decodeStep = 8 << 20
 
-// decodingsAtOnce bounds the steps that are with the worker, because what they have decoded stays in memory until the loop takes it.
-const decodingsAtOnce = 4
+// decodingsAtOnce bounds the steps that are with the worker, because what they have decoded stays in memory until the loop takes it:
+// some kilobytes of a feed's usual entry, and with hostile ones twice decodeStep. A busy loop takes as many each time.
+const decodingsAtOnce = 16
 
 // A decoder decodes the body of an entry.
 type decoder struct {
@@ -114,7 +115,7 @@ func (es *entries) keep(key overlay.ID, body owner.Hash, d difference.Delta) {
 
 // step decodes the first ones of some entries, as many as decodeStep allows, and passes them to then.
 func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decodedEntry)) {
-	if got := es.recent.first(entries, read.verifies); len(got) > 0 {
+	if got := es.recent.first(entries, read.verifies); len(got) > 0 || len(entries) == 0 {
 		es.worker.Do(func() {}, func() { then(got) })
 		return
 	}
@@ -143,7 +144,7 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 func (es *entries) decodeWaiting() {
 	for es.decoding < decodingsAtOnce && len(es.waiting) > 0 {
 		begin := es.waiting[0]
-		es.waiting = slices.Delete(es.waiting, 0, 1)
+		es.waiting[0], es.waiting = nil, es.waiting[1:]
 		es.decoding++
 		begin()
 	}

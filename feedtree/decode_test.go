@@ -120,8 +120,9 @@ func TestStepsOfDecodingAreBounded(t *testing.T) {
 	worker := &slowWorker{}
 	es := &entries{common: b.common, worker: worker}
 	const steps = decodingsAtOnce + 3
-	var order []int
+	var order, asked []int
 	for i := range steps {
+		asked = append(asked, i)
 		es.channel(overlay.ID{byte(i)}, "http://a.example/").subscribed = true
 		es.decode([]*owner.Entry{{Key: overlay.ID{byte(i)}, Time: b.now}}, func(_ *owner.Entry, d *decodedEntry) {
 			if d.bodyLost {
@@ -135,7 +136,7 @@ func TestStepsOfDecodingAreBounded(t *testing.T) {
 		}
 		worker.next()
 	}
-	if !slices.Equal(order, []int{0, 1, 2, 3, 4, 5, 6}) || len(es.recent.byKey) > 0 {
+	if !slices.Equal(order, asked) || len(es.recent.byKey) > 0 {
 		t.Errorf("steps are done in the order %v, and %d entries are kept", order, len(es.recent.byKey))
 	}
 }

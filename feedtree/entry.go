@@ -52,7 +52,7 @@ func encode(part difference.Delta) (body []byte, read difference.Delta, err erro
 	if len(body) > owner.MaxBody {
 		return nil, read, fmt.Errorf("%w: a body of %d bytes, more than %d", owner.ErrEntry, len(body), owner.MaxBody)
 	}
-	if read, err = difference.Decode(body); err == nil && !sameContent(part, read) {
+	if read, err = difference.DecodeOwn(body, part); err == nil && !sameContent(part, read) {
 		err = errMismatch
 	}
 	return body, read, err

@@ -20,10 +20,18 @@ const maxInFlight = 64
 // next item waits until nothing is on its way.
 const maxInFlightBytes = 8 << 20
 
+// Times that items wait for others, because a turn costs messages and syncs of several nodes, however many items it has. As with
+// Nagle's algorithm (RFC 896), an item waits only while others are on their way, for gatherTime at most. Programs that wait for
+// each answer send their next items when a turn is answered: for gatherPause, the next turn waits until it has as many as the last one.
+const (
+	gatherTime  = 20 * time.Millisecond
+	gatherPause = 2 * time.Millisecond
+)
+
 // publishQueues signs the items of each feed in one order, because each item names the one before it. Requests for a feed
 // get their turn in order of arrival, and do not wait for other feeds. All items that wait when a turn begins are signed in
 // it, so that they share one write of the publisher's record. A turn ends when its items are signed and on their way, so
-// that the next ones do not wait for the answers.
+// that the next ones do not wait long for the answers.
 type publishQueues struct {
 	mu       sync.Mutex
 	queues   map[string]*publishQueue // by URL
@@ -39,10 +47,14 @@ type publishQueue struct {
 	failed   bool              // one of them was not accepted, so the next turn waits until all are answered
 	seq      uint64            // number of the last item on its way or accepted; 0: unknown
 	head     feed.Hash         // hash of that item
+
+	together   int       // items of the last turn
+	answeredAt time.Time // when the last items on their way were answered
 }
 
 // A waitingRequest waits for a turn.
 type waitingRequest struct {
+	since   time.Time
 	draft   *draft        // nil: a heartbeat
 	granted chan struct{} // closed when a turn for it begins
 	turn    *turn         // set then, unless another request of this turn does the work for this one
@@ -90,7 +102,7 @@ func (p *publishQueues) begin(ctx context.Context, url string, d *draft) (*turn,
 		q = &publishQueue{}
 		p.queues[url] = q
 	}
-	w := &waitingRequest{draft: d, granted: make(chan struct{})}
+	w := &waitingRequest{since: time.Now(), draft: d, granted: make(chan struct{})}
 	q.waiting = append(q.waiting, w)
 	p.next(url, q)
 	p.mu.Unlock()
@@ -122,6 +134,14 @@ func (p *publishQueues) next(url string, q *publishQueue) {
 	if q.busy || len(q.waiting) == 0 || room <= 0 || q.inFlight > 0 && (q.failed || q.bytes+q.waiting[0].size() > maxInFlightBytes) {
 		return
 	}
+	if pause := q.gathers(room); pause > 0 {
+		time.AfterFunc(pause, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.next(url, q)
+		})
+		return
+	}
 	q.busy, q.failed = true, false
 	first := q.waiting[0]
 	first.turn = &turn{queues: p, url: url, queue: q}
@@ -139,6 +159,19 @@ func (p *publishQueues) next(url string, q *publishQueue) {
 		close(w.granted)
 	}
 	q.waiting = slices.Delete(q.waiting, 0, n)
+}
+
+// gathers returns for how long the next turn waits for further items, of which it has room for some.
+func (q *publishQueue) gathers(room int) time.Duration {
+	switch n := len(q.waiting); {
+	case q.seq == 0 || n >= room:
+		return 0
+	case q.inFlight > 0:
+		return gatherTime - time.Since(q.waiting[0].since)
+	case n < q.together:
+		return gatherPause - time.Since(q.answeredAt)
+	}
+	return 0
 }
 
 // predecessor returns the item that the next one follows: the last one that the network has, by number and
@@ -161,7 +194,7 @@ func (t *turn) sent(items []*difference.Publication) {
 	if t.passed || last.Seq <= 1 {
 		return
 	}
-	t.passed, t.inFlight = true, len(items)
+	t.passed, t.inFlight, t.queue.together = true, len(items), len(items)
 	t.queue.inFlight += len(items)
 	for _, p := range items {
 		t.bytes += len(p.Raw)
@@ -192,6 +225,9 @@ func (t *turn) end() {
 	q.inFlight, q.bytes = q.inFlight-t.inFlight, q.bytes-t.bytes
 	if !t.passed {
 		q.busy = false
+	}
+	if q.inFlight == 0 {
+		q.answeredAt = time.Now()
 	}
 	t.queues.next(t.url, q)
 	if !q.busy && q.inFlight == 0 && q.seq == 0 {

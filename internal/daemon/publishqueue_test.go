@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"tidings/difference"
 	"tidings/internal/feed"
@@ -195,6 +196,7 @@ func TestLargeItemsWaitForTheirTurn(t *testing.T) {
 				}
 				turn.sent(items)
 			}()
+			time.Sleep(gatherTime) // until it waits for no others
 			synctest.Wait()
 		}
 		sized(0)
@@ -212,6 +214,69 @@ func TestLargeItemsWaitForTheirTurn(t *testing.T) {
 		}
 		if !slices.Equal(granted, []int{1, 1, 1, 3}) {
 			t.Errorf("the turns had %v items", granted)
+		}
+	})
+}
+
+// While items are on their way, others gather for the next turn, but not for long. After the answer the next turn waits for as many
+// as the last one had, and for less time. A program that is alone never waits.
+func TestItemsGatherWhileOthersAreOnTheirWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const url = "http://a.example/"
+		w := new(publishQueues)
+		seq := uint64(1)
+		began := time.Now()
+		var turns []*turn
+		var at []time.Duration // when each of them began
+		write := func() {
+			go func() {
+				d := &draft{answer: make(chan draftAnswer, 1)}
+				turn, err := w.begin(t.Context(), url, d)
+				if err != nil {
+					t.Error(err)
+				}
+				if turn == nil {
+					return
+				}
+				var items []*difference.Publication
+				for range turn.drafts {
+					seq++
+					items = append(items, &difference.Publication{Seq: seq, Item: &feed.Item{}})
+				}
+				turns, at = append(turns, turn), append(at, time.Since(began))
+				turn.sent(items)
+			}()
+			synctest.Wait()
+		}
+		answer := func(i int) {
+			turns[i].end()
+			synctest.Wait()
+		}
+		write() // at once
+		for range 3 {
+			write()
+		}
+		time.Sleep(gatherTime / 2)
+		answer(0) // and the three that have gathered have their turn
+		for range 2 {
+			write()
+		}
+		time.Sleep(gatherTime) // which these two do not wait for any longer
+		answer(1)
+		answer(2)
+		write() // waits for one more
+		time.Sleep(gatherPause)
+		synctest.Wait()
+		answer(3)
+		write() // at once again
+		var sizes []int
+		for _, turn := range turns {
+			sizes = append(sizes, len(turn.drafts))
+		}
+		last := gatherTime/2 + gatherTime + gatherPause
+		if !slices.Equal(sizes, []int{1, 3, 2, 1, 1}) || !slices.Equal(at, []time.Duration{0, gatherTime / 2, gatherTime * 3 / 2, last, last}) {
+			t.Errorf("turns with %v items began after %v", sizes, at)
 		}
 	})
 }
