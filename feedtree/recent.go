@@ -34,8 +34,8 @@ type recentKey struct {
 
 // Limits of recentEntries: what a busy node reads in some seconds, in which it records the news. What exceeds them is decoded again.
 const (
-	maxRecentEntries = 2048
-	maxRecentBytes   = 4 << 20
+	maxRecentEntries = 4096
+	maxRecentBytes   = 8 << 20
 	recentTime       = 30 * time.Second
 )
 
