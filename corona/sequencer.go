@@ -93,6 +93,7 @@ func (sq *sequencer) Lead(key overlay.ID, url string, epoch uint64, known *diffe
 	}
 	sq.scheduleUpkeep(l, now)
 	sq.permits.join(&l.channelBudget, now)
+	known.Pack()
 	if first {
 		sq.fetchNow(l, now)
 	}

@@ -145,7 +145,7 @@ func (in *intruder) chooseUpdate(s *choices) *feedtreepb.Update {
 		return &feedtreepb.Update{Entry: make([]byte, pick(s, 0, 1, 1<<10, 1<<10+1)), Body: make([]byte, pick(s, 0, 48<<10, 48<<10+1))}
 	}
 	e := log[len(log)-1-s.choose(min(len(log), 3))]
-	u := &feedtreepb.Update{Entry: e.Raw, Body: make([]byte, pick(s, 0, 1, 48<<10))}
+	u := &feedtreepb.Update{Entry: e.Raw(), Body: make([]byte, pick(s, 0, 1, 48<<10))}
 	if s.choose(3) > 0 {
 		u.Entry = in.signer.Sign(wire.DomainEntry, wire.Encode(&ownerpb.EntryStatement{
 			Key: e.Key[:], Prev: e.Hash[:], TimeMs: uint64(e.Time.UnixMilli()), Body: make([]byte, 32), Set: make([]byte, 32), Size: 1, Items: 1,

@@ -97,7 +97,7 @@ func TestPeersReceivingTheMessageVerifyItsSignature(t *testing.T) {
 	last := log[len(log)-1]
 	var st ownerpb.EntryStatement
 	hash := wire.HashOf(quickNetwork().Descriptor())
-	signed, err := wire.NewVerifier(hash).Open(wire.DomainEntry, last.Raw)
+	signed, err := wire.NewVerifier(hash).Open(wire.DomainEntry, last.Raw())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -351,7 +351,7 @@ func TestPublicationsAreRefusedWithAReason(t *testing.T) {
 	}
 	reader := n.readers[0]
 	log := reader.Layers().Owners.Log(n.Key(url))
-	entry := append([]byte(nil), log[len(log)-1].Raw...)
+	entry := append([]byte(nil), log[len(log)-1].Raw()...)
 	entry[len(entry)/2] ^= 1
 	b := wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Update{Update: &feedtreepb.Update{Entry: entry}}})
 	reader.Do(func() { reader.Layers().Feeds.Deliver(scribe.Delivery{Group: n.Key(url), Payload: b}) })

@@ -196,7 +196,7 @@ func (rp *repairer) announce(c *channel) {
 		return
 	}
 	if e := log[len(log)-1]; rp.clock.Now().Sub(e.Time) < maxAnnounceAge {
-		update := &feedtreepb.Update{Entry: e.Raw}
+		update := &feedtreepb.Update{Entry: e.Raw()}
 		rp.scribe.SendBelow(c.key, messageID(e.Hash), wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Update{Update: update}}))
 	}
 }

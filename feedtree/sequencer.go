@@ -82,6 +82,7 @@ func (sq *sequencer) Lead(key overlay.ID, on bool, ready func(known *difference.
 			l.countedBy = v.Epoch.Owners
 		}
 		l.pin = l.window.Pin()
+		l.window.Pack(&c.window.log) // a node that starts leads many feeds, most of which are quiet
 		l.ready = true
 		sq.certifier.plan(c, sq.after(env.Jitter(sq.rand, sq.cfg.PollInterval)))
 		ready(known)
@@ -127,7 +128,7 @@ func (sq *sequencer) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, 
 
 // Committed publishes an entry, which a quorum stores.
 func (sq *sequencer) Committed(key overlay.ID, e *owner.Entry, body []byte) {
-	u := &feedtreepb.Update{Entry: e.Raw}
+	u := &feedtreepb.Update{Entry: e.Raw()}
 	if len(body) <= maxInline {
 		u.Body = body
 	}

@@ -181,7 +181,8 @@ type Subscription struct {
 }
 
 // Subscriptions returns all subscriptions in the order of their keys.
-func (su *subscriptions) Subscriptions() (subscriptions []Subscription) {
+func (su *subscriptions) Subscriptions() []Subscription {
+	subscriptions := make([]Subscription, 0, su.count)
 	for _, c := range su.feeds.sorted() {
 		if c.subscribed {
 			subscriptions = append(subscriptions, su.subscription(c))

@@ -166,7 +166,7 @@ func TestOnlyOwnersOfAShardAreBelieved(t *testing.T) {
 	var body []byte
 	owner.Do(func() { owner.node.Owners.Body(e, func(b []byte) { body = b }) })
 	s.World.Run(time.Second)
-	dispatch := wire.Encode(&firehosepb.Dispatch{Url: v.URL, Entry: e.Raw, Body: body})
+	dispatch := wire.Encode(&firehosepb.Dispatch{Url: v.URL, Entry: e.Raw(), Body: body})
 	shard := int(e.Key[0]) * firehose.DefaultShards / 256
 	payload := wire.Encode(&firehosepb.Broadcast{Shard: uint32(shard), TimeMs: uint64(s.Now().UnixMilli()), Dispatch: dispatch})
 	before := late.node.Firehose.Stats()

@@ -26,7 +26,7 @@ func TestALeftoverEntryDoesNotCutTheLog(t *testing.T) {
 			}
 			e := log[len(log)/2]
 			st := new(ownerpb.EntryStatement)
-			signed, err := wire.NewVerifier(s.hash).Open(wire.DomainEntry, e.Raw)
+			signed, err := wire.NewVerifier(s.hash).Open(wire.DomainEntry, e.Raw())
 			if err != nil || proto.Unmarshal(signed.Payload, st) != nil {
 				t.Fatalf("entry of %s: %v", url, err)
 			}

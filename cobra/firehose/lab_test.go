@@ -83,7 +83,7 @@ func (l *lab) pass(d time.Duration, run func(t task)) {
 
 // entry returns an entry that was made some time ago.
 func (l *lab) entry(n byte, age time.Duration) *owner.Entry {
-	return &owner.Entry{Key: overlay.ID{n}, Hash: owner.Hash{n}, Time: l.now.Add(-age), Items: 1, Raw: []byte{n}}
+	return &owner.Entry{Key: overlay.ID{n}, Hash: owner.Hash{n}, Time: l.now.Add(-age), Items: 1}
 }
 
 func (l *lab) ref(n byte) *firehosepb.EntryRef {

@@ -110,7 +110,7 @@ func openDispatch(verify wire.Verifier, network string, raw []byte) (Dispatch, e
 func (d *Dispatch) bytes() []byte {
 	return wire.Encode(&firehosepb.Dispatch{
 		Url: d.URL, Title: clip(d.Title, maxTitle), Link: clip(d.Link, maxLink), Language: clip(d.Language, maxLanguage),
-		Entry: d.Entry.Raw, Body: d.Body,
+		Entry: d.Entry.Raw(), Body: d.Body,
 	})
 }
 

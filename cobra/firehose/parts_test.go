@@ -102,7 +102,7 @@ func TestAReportNeedsAQuorum(t *testing.T) {
 		}
 	}
 	epoch := &owner.Epoch{}
-	r.add(Dispatch{Entry: l.entry(1, 0)}, epoch)
+	r.add(Dispatch{URL: "http://a.example/1", Entry: l.entry(1, 0)}, epoch)
 	acknowledge("a", false)
 	l.pass(reportRetry, run)
 	if len(r.reports) != 1 {
@@ -113,16 +113,16 @@ func TestAReportNeedsAQuorum(t *testing.T) {
 		t.Error("the report is not finished, although a quorum has it and the third owner had time to answer")
 	}
 	l.sent = nil
-	r.add(Dispatch{Entry: l.entry(2, 0)}, epoch)
+	r.add(Dispatch{URL: "http://a.example/2", Entry: l.entry(2, 0)}, epoch)
 	for _, p := range []env.PeerID{"a", "b", "c"} {
 		acknowledge(p, true)
 	}
-	r.add(Dispatch{Entry: l.entry(3, 0)}, epoch)
+	r.add(Dispatch{URL: "http://a.example/3", Entry: l.entry(3, 0)}, epoch)
 	if l.d.stats.NoListener != 1 || len(r.reports) != 0 {
 		t.Errorf("%d entries were not reported, want 1, because no filter listens", l.d.stats.NoListener)
 	}
 	l.pass(idlePause, run)
-	if r.add(Dispatch{Entry: l.entry(4, 0)}, epoch); len(r.reports) != 1 {
+	if r.add(Dispatch{URL: "http://a.example/4", Entry: l.entry(4, 0)}, epoch); len(r.reports) != 1 {
 		t.Error("the pause does not end")
 	}
 	l.pass(reportDeadline+2*reportRetry, run)

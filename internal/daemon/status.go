@@ -185,7 +185,7 @@ func (st *status) Status(ctx context.Context) (proxy.Status, error) {
 	err = st.do(ctx, func() {
 		s.ChannelsOwned = st.node.Owners.Stats().Owned
 		s.ChannelsPolled = st.node.Corona.Stats().PolledFeeds
-		s.Subscriptions = len(st.node.Subscriptions()) + len(st.channels.private.list())
+		s.Subscriptions = st.node.CountSubscriptions() + len(st.channels.private.list())
 		for _, r := range st.node.Feeds.Refusals() {
 			refused := proxy.RejectedItem{URL: r.URL, Seq: r.Seq, Why: r.Why, At: proxy.OptionalTime(r.At)}
 			if r.Key != nil {

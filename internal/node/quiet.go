@@ -202,6 +202,15 @@ func (n *Node) NodeOf(key overlay.ID) *Node {
 	return n
 }
 
+// CountSubscriptions returns how many subscriptions there are.
+func (n *Node) CountSubscriptions() int {
+	count := n.Feeds.CountSubscriptions()
+	for _, f := range n.quiet.byKey {
+		count += f.Feeds.CountSubscriptions()
+	}
+	return count
+}
+
 // Subscriptions returns all subscriptions in the order of their keys.
 func (n *Node) Subscriptions() []feedtree.Subscription {
 	all := n.Feeds.Subscriptions()

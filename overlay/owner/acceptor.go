@@ -67,7 +67,7 @@ func (a *acceptor) sendPromise(to env.PeerID, s *replica, number, refused uint32
 	m := &ownerpb.Promise{Key: s.key[:], Branch: s.epoch.Branch, Number: number, Refused: refused, Epoch: s.epoch.proto(), ClockMs: a.clockMillis()}
 	m.Undecided = epochsProto(s.undecided)
 	if head := s.log.head(); head != nil {
-		m.Head = head.Raw
+		m.Head = head.Raw()
 	}
 	a.send(to, &ownerpb.Message{Body: &ownerpb.Message_Promise{Promise: m}})
 }

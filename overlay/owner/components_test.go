@@ -198,7 +198,7 @@ func TestAPullTakesAChainOnly(t *testing.T) {
 	page := func(q *ownerpb.Pull, of ...*Entry) error {
 		m := &ownerpb.Entries{Key: q.Key, Nonce: q.Nonce, Epoch: b.s.epoch.proto(), Committed: true}
 		for _, e := range of {
-			m.Entries = append(m.Entries, &ownerpb.LogEntry{Entry: e.Raw, Body: []byte("body")})
+			m.Entries = append(m.Entries, &ownerpb.LogEntry{Entry: e.Raw(), Body: []byte("body")})
 		}
 		return u.onEntries(from.ID, m)
 	}
@@ -237,7 +237,7 @@ func TestAPullTakesFullChunks(t *testing.T) {
 		e.Body, e.Size = HashOf(body), len(body)
 		e.sign(signer(0))
 		q := b.sent[0].GetPull()
-		if err := u.onEntries(from.ID, &ownerpb.Entries{Key: q.Key, Nonce: q.Nonce, Epoch: b.s.epoch.proto(), Entries: []*ownerpb.LogEntry{{Entry: e.Raw}}}); err != nil {
+		if err := u.onEntries(from.ID, &ownerpb.Entries{Key: q.Key, Nonce: q.Nonce, Epoch: b.s.epoch.proto(), Entries: []*ownerpb.LogEntry{{Entry: e.Raw()}}}); err != nil {
 			t.Fatal(err)
 		}
 		at := 0
@@ -471,10 +471,10 @@ func TestAnOwnerTakesEntriesOfTheSequencer(t *testing.T) {
 	l := &learner{
 		base: b.base, storage: b.storage, epochs: &epochs{base: b.base, verify: verify}, puller: b.puller(), liveness: b.liveness(),
 	}
-	if err := l.onReplicate(e.Owners[2], &ownerpb.Replicate{Entry: b.next(nil, 2).Raw, Body: []byte("body")}); !errors.Is(err, errSigner) {
+	if err := l.onReplicate(e.Owners[2], &ownerpb.Replicate{Entry: b.next(nil, 2).Raw(), Body: []byte("body")}); !errors.Is(err, errSigner) {
 		t.Errorf("an entry of another owner: %v", err)
 	}
-	if err := l.onReplicate(e.Sequencer, &ownerpb.Replicate{Entry: b.next(nil, 1).Raw, Body: []byte("body")}); err != nil || len(b.sent) > 0 {
+	if err := l.onReplicate(e.Sequencer, &ownerpb.Replicate{Entry: b.next(nil, 1).Raw(), Body: []byte("body")}); err != nil || len(b.sent) > 0 {
 		t.Fatalf("%v; %d messages before the entry is durable", err, len(b.sent))
 	}
 	if b.flush(nil); len(b.sent) != 1 || b.sent[0].GetReplicateAck() == nil {

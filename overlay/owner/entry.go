@@ -1,6 +1,8 @@
 package owner
 
 import (
+	"bytes"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -69,8 +71,41 @@ type Entry struct {
 	Set   Hash // hash of the set of items after this entry
 
 	Signer env.PeerID
-	Hash   Hash   // hash of the statement
-	Raw    []byte // signed envelope, as received
+	Hash   Hash // hash of the statement
+	// proof is the signature of the statement. A node has many entries in memory, and makes the envelope again from their fields. If
+	// it was encoded otherwise, as by a later release with further fields, proof is the whole envelope.
+	proof string
+}
+
+// Raw returns the signed envelope of the entry, as received.
+func (e *Entry) Raw() []byte {
+	key, err := wire.PublicKeyOf(e.Signer)
+	if len(e.proof) != ed25519.SignatureSize || err != nil {
+		return []byte(e.proof)
+	}
+	return wire.Envelope(key, e.statement(), []byte(e.proof))
+}
+
+// statement encodes what is signed.
+func (e *Entry) statement() []byte {
+	return wire.Encode(&ownerpb.EntryStatement{
+		Key:      e.Key[:],
+		Position: positionProto(e.At),
+		Prev:     e.Prev.bytes(),
+		TimeMs:   uint64(e.Time.UnixMilli()),
+		Body:     e.Body[:],
+		Size:     uint32(e.Size),
+		Items:    uint32(e.Items),
+		Set:      e.Set[:],
+	})
+}
+
+// setProof keeps what Raw needs beside the fields.
+func (e *Entry) setProof(raw []byte) {
+	e.proof = string(raw[max(0, len(raw)-ed25519.SignatureSize):])
+	if !bytes.Equal(e.Raw(), raw) {
+		e.proof = string(raw)
+	}
 }
 
 // ErrEntry reports bytes that are not a valid entry, or an argument that would not make one.
@@ -92,7 +127,7 @@ func OpenEntry(verify wire.Verifier, raw []byte) (*Entry, error) {
 		m.Size > MaxBody || m.Items > m.Size || m.Position.Seq == 0 || m.Position.Epoch == 0 || m.TimeMs > wire.MaxMillis {
 		return nil, fmt.Errorf("%w: out of bounds", ErrEntry)
 	}
-	return &Entry{
+	e := &Entry{
 		Key:    overlay.ID(m.Key),
 		At:     position(m.Position),
 		Prev:   prev,
@@ -103,24 +138,16 @@ func OpenEntry(verify wire.Verifier, raw []byte) (*Entry, error) {
 		Set:    Hash(m.Set),
 		Signer: wire.PeerIDOf(signed.Key),
 		Hash:   HashOf(signed.Payload),
-		Raw:    signed.Raw,
-	}, nil
+	}
+	e.setProof(signed.Raw)
+	return e, nil
 }
 
-// sign encodes and signs an entry, and sets Signer, Hash and Raw.
+// sign signs an entry, and sets Signer, Hash and what Raw needs.
 func (e *Entry) sign(signer *wire.Signer) {
-	payload := wire.Encode(&ownerpb.EntryStatement{
-		Key:      e.Key[:],
-		Position: positionProto(e.At),
-		Prev:     e.Prev.bytes(),
-		TimeMs:   uint64(e.Time.UnixMilli()),
-		Body:     e.Body[:],
-		Size:     uint32(e.Size),
-		Items:    uint32(e.Items),
-		Set:      e.Set[:],
-	})
-	signed := signer.Sign(wire.DomainEntry, payload)
-	e.Signer, e.Hash, e.Raw = signer.PeerID(), HashOf(payload), signed.Raw
+	payload := e.statement()
+	e.Signer, e.Hash = signer.PeerID(), HashOf(payload)
+	e.setProof(signer.Sign(wire.DomainEntry, payload).Raw)
 }
 
 // bytes returns the hash as it is encoded: empty for the zero Hash.

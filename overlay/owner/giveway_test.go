@@ -79,7 +79,7 @@ func TestABranchThatOthersGaveWayToDoesNotAskBack(t *testing.T) {
 	merge := func(gives bool) (merged, asked bool) {
 		words := their.overheard()
 		their.hears(c.lead.Host, &ownerpb.Message{Body: &ownerpb.Message_Merge{Merge: &ownerpb.Merge{
-			Epoch: ours, Head: c.head().Raw, GivesWay: gives,
+			Epoch: ours, Head: c.head().Raw(), GivesWay: gives,
 		}}})
 		for _, word := range *words {
 			asked = asked || word.to == c.lead.ID() && word.msg.GetMerge() != nil

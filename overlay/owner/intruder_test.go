@@ -244,7 +244,7 @@ func (in *intruder) anEntry(s *story) (raw, body []byte) {
 	}
 	e := log[len(log)-1-s.choose(min(len(log), 3))]
 	if s.choose(2) == 0 {
-		return e.Raw, nil
+		return e.Raw(), nil
 	}
 	body = []byte("a body")
 	hash := owner.HashOf(body)

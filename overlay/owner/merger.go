@@ -114,7 +114,7 @@ func (r *merger) contactRival(s *replica) {
 	}
 	m := &ownerpb.Merge{Epoch: s.epoch.proto(), GivesWay: goesOn}
 	if head := s.log.head(); head != nil {
-		m.Head = head.Raw
+		m.Head = head.Raw()
 	}
 	r.send(s.rival.epoch.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_Merge{Merge: m}})
 }

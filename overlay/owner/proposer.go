@@ -437,7 +437,7 @@ func (p *proposer) onPromise(from env.PeerID, m *ownerpb.Promise) error {
 	switch {
 	case len(m.Head) == 0:
 		head = nil
-	case head == nil || !bytes.Equal(m.Head, head.Raw):
+	case head == nil || !bytes.Equal(m.Head, head.Raw()):
 		e, err := OpenEntry(p.epochs.verify, m.Head)
 		if err != nil {
 			return err

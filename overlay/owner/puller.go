@@ -403,7 +403,7 @@ func (v *server) onPull(from env.PeerID, m *ownerpb.Pull) {
 	page := s.log.chain[at+1:]
 	size := 0
 	for i, e := range page {
-		size += len(e.Raw) + 16
+		size += len(e.Raw()) + 16
 		if e.Size <= maxInline {
 			size += e.Size
 		}
@@ -417,7 +417,7 @@ func (v *server) onPull(from env.PeerID, m *ownerpb.Pull) {
 	reply.Committed = at+1+len(page) < len(s.log.chain) || s.log.headCommitted()
 	v.storage.Bodies(page, func(bodies [][]byte) {
 		for i, e := range page {
-			reply.Entries = append(reply.Entries, &ownerpb.LogEntry{Entry: e.Raw, Body: inline(bodies[i]), BodyLost: bodies[i] == nil})
+			reply.Entries = append(reply.Entries, &ownerpb.LogEntry{Entry: e.Raw(), Body: inline(bodies[i]), BodyLost: bodies[i] == nil})
 		}
 		answer()
 	})

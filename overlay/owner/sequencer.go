@@ -322,7 +322,7 @@ func (q *sequencer) LastCommitted(key overlay.ID) *Entry {
 
 func (q *sequencer) sendReplicate(s *replica, f *inflight) {
 	f.tries++
-	m := &ownerpb.Message{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: f.entry.Raw, Body: inline(f.body)}}}
+	m := &ownerpb.Message{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: f.entry.Raw(), Body: inline(f.body)}}}
 	frame := wire.AppendFrame(nil, wire.Owner, m) // one for all
 	for _, to := range without(s.epoch.Owners, f.acks) {
 		if f.tries > 2 {

@@ -64,7 +64,7 @@ func TestAPullOverASlowLineEnds(t *testing.T) {
 			for ; seen < len(b.sent); seen++ {
 				switch q := b.sent[seen].Message; {
 				case q.GetPull() != nil:
-					m := &ownerpb.Entries{Key: q.GetPull().Key, Nonce: q.GetPull().Nonce, Epoch: b.s.epoch.proto(), Committed: true, Entries: []*ownerpb.LogEntry{{Entry: e.Raw}}}
+					m := &ownerpb.Entries{Key: q.GetPull().Key, Nonce: q.GetPull().Nonce, Epoch: b.s.epoch.proto(), Committed: true, Entries: []*ownerpb.LogEntry{{Entry: e.Raw()}}}
 					deliver(&ownerpb.Message{Body: &ownerpb.Message_Entries{Entries: m}}, func() error { return u.onEntries(from.ID, m) })
 				case q.GetChunkRequest() != nil:
 					r := q.GetChunkRequest()

@@ -79,7 +79,7 @@ func (d *storage) durable(h Hash) bool { return !d.volatile[h] }
 // putOps returns the operations that store entries and their bodies.
 func putOps(of []*Entry, bodies [][]byte) (ops []env.Op) {
 	for i, e := range of {
-		ops = append(ops, env.Op{Key: entryKey(e), Value: e.Raw}, env.Op{Key: bodyKey(e), Value: bodies[i], Body: true})
+		ops = append(ops, env.Op{Key: entryKey(e), Value: e.Raw()}, env.Op{Key: bodyKey(e), Value: bodies[i], Body: true})
 	}
 	return ops
 }

@@ -257,7 +257,7 @@ func (q *sequencer) checkAcks(s *replica, lease time.Duration) {
 			delete(s.leader.unacked, p)
 			q.leaveOut(s, p)
 		case s.leader.inflight == nil:
-			q.send(p, &ownerpb.Message{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: head.Raw}}})
+			q.send(p, &ownerpb.Message{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: head.Raw()}}})
 		}
 	}
 }

@@ -264,7 +264,7 @@ func TestAnEntryDatedAheadIsNotStored(t *testing.T) {
 		b.now = b.now.Add(ahead)
 		n.Time = b.now.Add(ahead)
 		n.sign(signer(1))
-		if err := l.onReplicate(e.Sequencer, &ownerpb.Replicate{Entry: n.Raw, Body: []byte("body")}); err != nil {
+		if err := l.onReplicate(e.Sequencer, &ownerpb.Replicate{Entry: n.Raw(), Body: []byte("body")}); err != nil {
 			t.Fatal(err)
 		}
 		stored, refused := len(b.take()) > 0, b.stats.DatedAhead > 0
