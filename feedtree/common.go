@@ -132,6 +132,14 @@ func (m *common) run(now time.Time) {
 	}
 }
 
+// pack packs the items of a feed until they are used again. See difference.Window.Pack.
+func (c *channel) pack() {
+	c.window.log.Pack(nil)
+	if c.leader != nil {
+		c.leader.window.Pack(&c.window.log)
+	}
+}
+
 // after returns the time that is d from now.
 func (m *common) after(d time.Duration) time.Time { return m.clock.Now().Add(d) }
 

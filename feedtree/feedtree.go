@@ -112,9 +112,7 @@ func (f *FeedTree) tick(overlay.ID) {
 	f.witnesses.checkLogs()
 	f.statements.checkAll(all, now)
 	for _, c := range all {
-		if c.window.log.Pack(nil); c.leader != nil {
-			c.leader.window.Pack(&c.window.log)
-		}
+		c.pack()
 	}
 	f.ticks.add(f.after(env.Jitter(f.rand, f.cfg.DigestInterval)), overlay.ID{})
 }

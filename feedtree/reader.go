@@ -293,7 +293,11 @@ func (rd *reader) Head(key overlay.ID, then func(Document)) {
 		then(Document{})
 		return
 	}
+	first := c.window.version == 0
 	rd.sync(c, func() {
+		if first { // a list reads many logs, and wants nothing else of them
+			c.pack()
+		}
 		then(Document{Head: c.window.head, Version: c.window.version, Pin: c.window.log.Pin()})
 	})
 }

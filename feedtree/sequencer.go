@@ -82,7 +82,7 @@ func (sq *sequencer) Lead(key overlay.ID, on bool, ready func(known *difference.
 			l.countedBy = v.Epoch.Owners
 		}
 		l.pin = l.window.Pin()
-		l.window.Pack(&c.window.log) // a node that starts leads many feeds, most of which are quiet
+		c.pack() // a node that starts leads many feeds, most of which are quiet
 		l.ready = true
 		sq.certifier.plan(c, sq.after(env.Jitter(sq.rand, sq.cfg.PollInterval)))
 		ready(known)
