@@ -88,8 +88,8 @@ var decoder, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDe
 // sent again.
 func Decode(b []byte) (Delta, error) { return decodeBy(b, openAll) }
 
-// DecodeOwn is Decode for what a caller has encoded of a delta. The publications of the delta were verified and parsed before, so
-// those of the same bytes are not again.
+// DecodeOwn decodes a body that the caller has just encoded from own. The publications in own must have been verified: DecodeOwn
+// uses those whose bytes are in the body, and verifies all others.
 func DecodeOwn(b []byte, own Delta) (Delta, error) {
 	return decodeBy(b, func(raws [][]byte) (all []openedPublication) {
 		for _, ch := range own.Changes {

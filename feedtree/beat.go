@@ -256,9 +256,6 @@ func (hb *heartbeats) publishHead(c *channel) {
 		return
 	}
 	c.leader.headScheduled = false
-	if leaf := hb.node.Leaf(); leaf.Depth() == 0 && leaf.Len() == 1 {
-		return // this node knows no other
-	}
 	if b := hb.sign(c); b != nil && b.seq > 0 {
 		hb.stats.Heads++
 		payload := wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: b.raw}})

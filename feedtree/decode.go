@@ -53,9 +53,8 @@ func (d *decodedEntry) size() int {
 // have gigabytes of them.
 const decodeStep = 8 << 20
 
-// decodingsAtOnce bounds the steps that are with the worker, because what they have decoded stays in memory until the loop takes it:
-// some kilobytes of a feed's usual entry, and with hostile ones twice decodeStep. A busy loop takes as many each time.
-const decodingsAtOnce = 16
+// decodingsAtOnce bounds the steps that are with the worker, because what they have decoded stays in memory until the loop takes it.
+const decodingsAtOnce = 4
 
 // A decoder decodes the body of an entry.
 type decoder struct {

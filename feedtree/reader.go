@@ -295,7 +295,7 @@ func (rd *reader) Head(key overlay.ID, then func(Document)) {
 	}
 	first := c.window.version == 0
 	rd.sync(c, func() {
-		if first { // a list reads many logs, and wants nothing else of them
+		if first { // a list calls Head for many feeds, and does not use their items afterwards
 			c.pack()
 		}
 		then(Document{Head: c.window.head, Version: c.window.version, Pin: c.window.log.Pin()})

@@ -20,9 +20,9 @@ const maxInFlight = 64
 // next item waits until nothing is on its way.
 const maxInFlightBytes = 8 << 20
 
-// Times that items wait for others, because a turn costs messages and syncs of several nodes, however many items it has. As with
-// Nagle's algorithm (RFC 896), an item waits only while others are on their way, for gatherTime at most. Programs that wait for
-// each answer send their next items when a turn is answered: for gatherPause, the next turn waits until it has as many as the last one.
+// A turn costs several nodes messages and syncs, regardless of its number of items. While earlier items are on their way, new ones
+// therefore wait to share a turn, as in Nagle's algorithm (RFC 896), but only for gatherTime. Programs that wait for each answer send
+// their next items when a turn is answered: then the next turn waits for as many items as the last one had, for gatherPause at most.
 const (
 	gatherTime  = 20 * time.Millisecond
 	gatherPause = 2 * time.Millisecond
@@ -48,8 +48,9 @@ type publishQueue struct {
 	seq      uint64            // number of the last item on its way or accepted; 0: unknown
 	head     feed.Hash         // hash of that item
 
-	together   int       // items of the last turn
-	answeredAt time.Time // when the last items on their way were answered
+	together   int         // items of the last turn
+	answeredAt time.Time   // when the last items on their way were answered
+	gathering  *time.Timer // begins the turn that gathers items
 }
 
 // A waitingRequest waits for a turn.
@@ -127,15 +128,18 @@ func (p *publishQueues) begin(ctx context.Context, url string, d *draft) (*turn,
 	return w.turn, nil // others may rely on this turn
 }
 
-// next begins the turn of the request that has waited longest, if one may begin, and of those behind it. The first item
-// of a feed has its turn alone, because the feed may refuse it.
+// next begins the turn of the request that has waited longest, if one may begin, and of those behind it.
 func (p *publishQueues) next(url string, q *publishQueue) {
+	if q.gathering != nil {
+		q.gathering.Stop()
+	}
 	room := maxInFlight - q.inFlight
 	if q.busy || len(q.waiting) == 0 || room <= 0 || q.inFlight > 0 && (q.failed || q.bytes+q.waiting[0].size() > maxInFlightBytes) {
 		return
 	}
-	if pause := q.gathers(room); pause > 0 {
-		time.AfterFunc(pause, func() {
+	n, full := q.share(room)
+	if pause := q.gathers(n); pause > 0 && !full {
+		q.gathering = time.AfterFunc(pause, func() {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.next(url, q)
@@ -145,27 +149,36 @@ func (p *publishQueues) next(url string, q *publishQueue) {
 	q.busy, q.failed = true, false
 	first := q.waiting[0]
 	first.turn = &turn{queues: p, url: url, queue: q}
-	n, bytes := 1, q.bytes+first.size()
-	if first.draft != nil {
-		first.turn.drafts = []*draft{first.draft}
-		for ; n < min(len(q.waiting), room) && q.seq > 0 && q.waiting[n].draft != nil; n++ {
-			if bytes += q.waiting[n].size(); bytes > maxInFlightBytes {
-				break
-			}
-			first.turn.drafts = append(first.turn.drafts, q.waiting[n].draft)
+	for _, w := range q.waiting[:n] {
+		if w.draft != nil {
+			first.turn.drafts = append(first.turn.drafts, w.draft)
 		}
 	}
-	for _, w := range q.waiting[:n] {
+	for _, w := range q.waiting[:n] { // once the turn is complete
 		close(w.granted)
 	}
 	q.waiting = slices.Delete(q.waiting, 0, n)
 }
 
-// gathers returns for how long the next turn waits for further items, of which it has room for some.
-func (q *publishQueue) gathers(room int) time.Duration {
-	switch n := len(q.waiting); {
-	case q.seq == 0 || n >= room:
-		return 0
+// share returns how many of the waiting requests can share a turn, and whether no later one can join them. The first item of a
+// feed has its turn alone, because the feed may refuse it, and so has a heartbeat.
+func (q *publishQueue) share(room int) (n int, full bool) {
+	if q.seq == 0 || q.waiting[0].draft == nil {
+		return 1, true
+	}
+	bytes := q.bytes
+	for _, w := range q.waiting {
+		if bytes += w.size(); n == room || n > 0 && (w.draft == nil || bytes > maxInFlightBytes) {
+			return n, true
+		}
+		n++
+	}
+	return n, n == room
+}
+
+// gathers returns for how long the next turn, of n requests, waits for further ones.
+func (q *publishQueue) gathers(n int) time.Duration {
+	switch {
 	case q.inFlight > 0:
 		return gatherTime - time.Since(q.waiting[0].since)
 	case n < q.together:
@@ -226,7 +239,7 @@ func (t *turn) end() {
 	if !t.passed {
 		q.busy = false
 	}
-	if q.inFlight == 0 {
+	if t.inFlight > 0 && q.inFlight == 0 {
 		q.answeredAt = time.Now()
 	}
 	t.queues.next(t.url, q)

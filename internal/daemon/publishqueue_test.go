@@ -263,6 +263,7 @@ func TestItemsGatherWhileOthersAreOnTheirWay(t *testing.T) {
 			write()
 		}
 		time.Sleep(gatherTime) // which these two do not wait for any longer
+		synctest.Wait()
 		answer(1)
 		answer(2)
 		write() // waits for one more

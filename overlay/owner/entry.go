@@ -73,7 +73,7 @@ type Entry struct {
 	Signer env.PeerID
 	Hash   Hash // hash of the statement
 	// proof is the signature of the statement. A node has many entries in memory, and makes the envelope again from their fields. If
-	// it was encoded otherwise, as by a later release with further fields, proof is the whole envelope.
+	// the envelope was encoded differently, for example by a later release with more fields, proof holds all of it.
 	proof string
 }
 

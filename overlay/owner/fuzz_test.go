@@ -104,7 +104,7 @@ func FuzzEntryStatement(f *testing.F) {
 	})
 }
 
-// Of an entry as this release signs it, a node keeps the signature beside the fields. Another encoding stays as it is.
+// For an entry in this release's encoding, a node keeps only the signature beside the fields. Another encoding stays as it is.
 func TestAnEntryIsNotKeptTwice(t *testing.T) {
 	e := someEntry()
 	opened, err := OpenEntry(verify, e.Raw())
