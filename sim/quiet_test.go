@@ -187,6 +187,9 @@ func TestQuietSubscriptionsHaveBounds(t *testing.T) {
 			t.Errorf("%s has no circuit", url)
 		}
 	}
+	if n, all := p.node.CountSubscriptions(), len(p.node.Subscriptions()); n != node.MaxQuiet+1 || all != n {
+		t.Errorf("%d subscriptions, counted as %d", all, n)
+	}
 	if err := subscribe(urls[node.MaxQuiet+1], true); !errors.Is(err, node.ErrNotQuiet) {
 		t.Errorf("an ordinary one: %v", err)
 	}
@@ -206,8 +209,8 @@ func TestQuietSubscriptionsHaveBounds(t *testing.T) {
 		st := m.node.Relay.Stats()
 		circuits, guests = circuits+st.Circuits+st.Tunnels, guests+st.Guests
 	}
-	if circuits+guests > 0 || len(p.node.Subscriptions()) != 1 {
-		t.Errorf("%d circuits, %d guests, %d subscriptions", circuits, guests, len(p.node.Subscriptions()))
+	if circuits+guests > 0 || len(p.node.Subscriptions()) != 1 || p.node.CountSubscriptions() != 1 {
+		t.Errorf("%d circuits, %d guests, %d subscriptions, counted as %d", circuits, guests, len(p.node.Subscriptions()), p.node.CountSubscriptions())
 	}
 }
 
