@@ -55,7 +55,7 @@ type publishQueue struct {
 
 // A waitingRequest waits for a turn.
 type waitingRequest struct {
-	since   time.Time
+	since   time.Time     // when it began to wait
 	draft   *draft        // nil: a heartbeat
 	granted chan struct{} // closed when a turn for it begins
 	turn    *turn         // set then, unless another request of this turn does the work for this one

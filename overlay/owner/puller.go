@@ -403,7 +403,8 @@ func (v *server) onPull(from env.PeerID, m *ownerpb.Pull) {
 	page := s.log.chain[at+1:]
 	size := 0
 	for i, e := range page {
-		size += len(e.Raw()) + 16
+		raw := e.Raw()
+		size += len(raw) + 16
 		if e.Size <= maxInline {
 			size += e.Size
 		}
@@ -412,12 +413,13 @@ func (v *server) onPull(from env.PeerID, m *ownerpb.Pull) {
 			page = page[:i]
 			break
 		}
+		reply.Entries = append(reply.Entries, &ownerpb.LogEntry{Entry: raw})
 	}
 	page = slices.Clone(page)
 	reply.Committed = at+1+len(page) < len(s.log.chain) || s.log.headCommitted()
 	v.storage.Bodies(page, func(bodies [][]byte) {
-		for i, e := range page {
-			reply.Entries = append(reply.Entries, &ownerpb.LogEntry{Entry: e.Raw(), Body: inline(bodies[i]), BodyLost: bodies[i] == nil})
+		for i, of := range reply.Entries {
+			of.Body, of.BodyLost = inline(bodies[i]), bodies[i] == nil
 		}
 		answer()
 	})
