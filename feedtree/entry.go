@@ -38,6 +38,13 @@ func (a *appended) setHead(h *feed.Head) {
 	a.head = &head
 }
 
+// shareHead takes a head that is kept anyway in place of an equal one, if this node leads the feed.
+func (l *leaderState) shareHead(h *feed.Head) {
+	if l != nil && l.head != nil && difference.HeadVersion(l.head) == difference.HeadVersion(h) {
+		l.head = h
+	}
+}
+
 // maxPart is the largest part of a change report that becomes one entry, in bytes before compression.
 const maxPart = 256 << 10
 

@@ -87,6 +87,7 @@ func (rd *reader) sync(c *channel, then func()) {
 		for _, then := range waiting {
 			then()
 		}
+		c.packSmall()
 		return
 	}
 	c.syncing = true
@@ -207,6 +208,7 @@ func (rd *reader) applyEntry(c *channel, e *owner.Entry, d decodedEntry, shownBe
 			w.headAt = env.MomentOf(e.Time)
 		}
 		w.head = d.Head
+		c.leader.shareHead(w.head)
 	}
 	w.applied = e.Hash
 	w.version++

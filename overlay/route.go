@@ -296,7 +296,7 @@ func (rt *router) finish(rs *routeState) {
 		done(Receipt{Root: ID(rs.receipt.Root), Hops: int(rs.receipt.Hops), Try: int(rs.receipt.Try)}, true)
 		rt.endFlight(rs)
 		if rs.sentAt.IsZero() { // no other node knows the message, so nothing of it can come later
-			rt.routes.forget(rs)
+			rt.routes.forgetUnsent(rs)
 		}
 		return
 	}

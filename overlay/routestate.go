@@ -43,6 +43,14 @@ func (r *routeStates) forget(rs *routeState) {
 	}
 }
 
+// forgetUnsent forgets a message that no other node knows. Mostly it is the latest one, and needs no expiry either.
+func (r *routeStates) forgetUnsent(rs *routeState) {
+	r.forget(rs)
+	if last := len(r.expiries) - 1; last >= r.expired && r.expiries[last].id == rs.id {
+		r.expiries = r.expiries[:last]
+	}
+}
+
 // noteOwn notes one of the node's own messages. If it has sent the same payload to the same key lately, the message avoids the
 // next hops that the payload has gone to.
 func (r *routeStates) noteOwn(rs *routeState) {

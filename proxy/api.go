@@ -193,14 +193,28 @@ func (s *Server) list(r *http.Request) ([]Channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := s.completed(r, channels)
-	slices.SortStableFunc(out, CompareTitles)
-	return out, nil
+	return ByTitle(s.completed(r, channels), func(c *Channel) *Channel { return c }), nil
 }
 
-// CompareTitles orders channels by title, in capital or small letters, and then by address.
-func CompareTitles(a, b Channel) int {
-	return cmp.Or(cmp.Compare(strings.ToLower(titleOrAddress(a.Title, a.URL)), strings.ToLower(titleOrAddress(b.Title, b.URL))), cmp.Compare(a.URL, b.URL))
+// ByTitle returns values in the order of the titles of their channels, in capital or small letters, and then of their addresses.
+func ByTitle[T any](all []T, channelOf func(*T) *Channel) []T {
+	type place struct {
+		title, url string
+		at         int
+	}
+	places := make([]place, len(all))
+	for i := range all {
+		c := channelOf(&all[i])
+		places[i] = place{strings.ToLower(titleOrAddress(c.Title, c.URL)), c.URL, i}
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.title, b.title), cmp.Compare(a.url, b.url), cmp.Compare(a.at, b.at))
+	})
+	sorted := make([]T, len(all))
+	for i, p := range places {
+		sorted[i] = all[p.at]
+	}
+	return sorted
 }
 
 // complete adds the address at which to read a subscription.

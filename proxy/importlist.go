@@ -243,9 +243,7 @@ func (s *Server) subscribeEntry(r *http.Request, e *importEntry, existing map[st
 		done, err := s.subscribePrivately(r, PrivateFeed{Address: e.address, Description: d, Later: true})
 		return done.Already, err
 	}
-	if err = s.subs.Subscribe(r.Context(), e.address, false); err == nil && !d.empty() {
-		err = s.subs.Describe(r.Context(), e.address, d)
-	}
+	err = s.subs.SubscribeAs(r.Context(), e.address, d)
 	c, ok := existing[e.address]
 	return ok && !c.Auto, err
 }

@@ -69,10 +69,10 @@ type slowNode struct {
 	allowed chan struct{}
 }
 
-func (n slowNode) Subscribe(ctx context.Context, address string, auto bool) error {
+func (n slowNode) SubscribeAs(ctx context.Context, address string, d Description) error {
 	select {
 	case <-n.allowed:
-		return n.memoryNode.Subscribe(ctx, address, auto)
+		return n.memoryNode.SubscribeAs(ctx, address, d)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

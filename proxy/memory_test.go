@@ -118,6 +118,13 @@ func (m *memoryNode) Subscribe(ctx context.Context, url string, auto bool) error
 	return nil
 }
 
+func (m *memoryNode) SubscribeAs(ctx context.Context, url string, d Description) error {
+	if err := m.Subscribe(ctx, url, false); err != nil {
+		return err
+	}
+	return m.Describe(ctx, url, d)
+}
+
 func (m *memoryNode) SubscribeQuietly(ctx context.Context, url string) error {
 	if _, known := m.Version(url); known {
 		return ErrKnown

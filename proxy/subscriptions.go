@@ -28,6 +28,9 @@ type Subscriptions interface {
 	// auto marks a subscription that was made by reading; it lapses if nobody reads it for 30 days. Subscribing
 	// again is no error: a requested subscription stays one, and an automatic one becomes one when it is requested.
 	Subscribe(ctx context.Context, url string, auto bool) error
+	// SubscribeAs is Subscribe without auto, followed by Describe, in one step: there is no subscription without the
+	// description, not even after a crash.
+	SubscribeAs(ctx context.Context, url string, d Description) error
 	// SubscribeQuietly subscribes to a feed as Subscribe does without auto, through members that stand between, so that
 	// no member knows both the reader and the feed. The error is ErrKnown if there is another subscription.
 	SubscribeQuietly(ctx context.Context, url string) error
@@ -98,10 +101,6 @@ type Description struct {
 	OwnTitle bool
 	Site     string  // where people read the feed on the Web; "" keeps the present one
 	Note     *string // the user's own words about it; nil keeps the present ones
-}
-
-func (d Description) empty() bool {
-	return d.Tags == nil && d.Title == "" && !d.OwnTitle && d.Site == "" && d.Note == nil
 }
 
 // A Window holds the items of a feed that readers are shown: those in the source, and at least those of the last 7

@@ -127,7 +127,7 @@ func (s *Server) exportSelected(w http.ResponseWriter, r *http.Request, addresse
 		return err
 	}
 	channels := s.completed(r, part.Channels)
-	slices.SortStableFunc(channels, CompareTitles)
+	channels = ByTitle(channels, func(c *Channel) *Channel { return c })
 	writeOPML(w, channels, true, true)
 	return nil
 }

@@ -11,9 +11,13 @@ import (
 // Limits of how much garbage a node may have beside what it needs, in percent. With mostGarbage, a node with a hundred thousand
 // subscriptions takes half as much memory again as with leastGarbage. While it imports them, or starts, the collections of
 // leastGarbage would take more processor time than all the rest. At rest collections are rare: Go forces one every two minutes anyway.
+//
+// mostGarbageBytes bounds the garbage of a large node. Garbage between what is kept cannot be returned to the system later, unless a
+// whole page of it is free.
 const (
-	leastGarbage = 20
-	mostGarbage  = 80
+	leastGarbage     = 20
+	mostGarbage      = 80
+	mostGarbageBytes = 512 << 20
 )
 
 // Shares of a core that collections should take: below lowShare a node saves memory, above highShare processor time.
@@ -28,29 +32,33 @@ const (
 
 // A garbageTuner says how much garbage there may be.
 type garbageTuner struct {
-	percent int
+	percent int     // without mostGarbageBytes
 	share   float64 // of a core that collections have taken lately
 }
 
-// next takes the processor time of the collections in a time, and returns how much garbage there may be from now on.
-func (t *garbageTuner) next(collecting, passed time.Duration) int {
+// next takes the processor time of the collections in a time and the bytes that are needed. It returns how much garbage there may be
+// from now on, and whether a time of much work has ended.
+func (t *garbageTuner) next(collecting, passed time.Duration, needed uint64) (percent int, rested bool) {
 	old := math.Exp(-passed.Seconds() / garbageMemory.Seconds())
 	t.share = old*t.share + (1-old)*collecting.Seconds()/passed.Seconds()
+	before := t.percent
 	switch {
 	case t.share > highShare:
 		t.percent = min(2*t.percent, mostGarbage)
 	case t.share < lowShare:
 		t.percent = max(t.percent/2, leastGarbage)
 	}
-	return t.percent
+	most := max(leastGarbage, int(100*mostGarbageBytes/max(needed, 1)))
+	return min(t.percent, most), t.percent < before && t.percent == leastGarbage
 }
 
 // tuneGarbage says how much garbage the process may have, until ctx ends. When a time of much work has ended, as after the start,
 // it returns to the system what that has left.
 func tuneGarbage(ctx context.Context) {
-	t := garbageTuner{percent: mostGarbage, share: highShare}
-	debug.SetGCPercent(t.percent)
-	last, at := collectingTime(), time.Now()
+	t, set := garbageTuner{percent: mostGarbage, share: highShare}, mostGarbage
+	debug.SetGCPercent(set)
+	last, _ := collections()
+	at := time.Now()
 	tick := time.NewTicker(garbagePause)
 	defer tick.Stop()
 	for {
@@ -59,27 +67,35 @@ func tuneGarbage(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		collected, now, before := collectingTime(), time.Now(), t.percent
-		if t.next(collected-last, now.Sub(at)) != before {
-			debug.SetGCPercent(t.percent)
-			if t.percent == leastGarbage {
-				debug.FreeOSMemory()
-				collected = collectingTime() // without the collection that this makes
-			}
+		collected, needed := collections()
+		now := time.Now()
+		percent, rested := t.next(collected-last, now.Sub(at), needed)
+		if percent != set {
+			set = percent
+			debug.SetGCPercent(set)
+		}
+		if rested {
+			debug.FreeOSMemory()
+			collected, _ = collections() // without the collection that this makes
 		}
 		last, at = collected, now
 	}
 }
 
-// collectingTime returns the processor time that collections have taken from the rest of the process so far.
-func collectingTime() time.Duration {
-	samples := []metrics.Sample{{Name: "/cpu/classes/gc/mark/assist:cpu-seconds"}, {Name: "/cpu/classes/gc/mark/dedicated:cpu-seconds"}}
+// collections returns the processor time that collections have taken from the rest of the process so far, and the bytes that the last
+// one has left.
+func collections() (spent time.Duration, needed uint64) {
+	samples := []metrics.Sample{
+		{Name: "/cpu/classes/gc/mark/assist:cpu-seconds"}, {Name: "/cpu/classes/gc/mark/dedicated:cpu-seconds"}, {Name: "/gc/heap/live:bytes"},
+	}
 	metrics.Read(samples)
-	var sum float64
 	for _, s := range samples {
-		if s.Value.Kind() == metrics.KindFloat64 {
-			sum += s.Value.Float64()
+		switch s.Value.Kind() {
+		case metrics.KindFloat64:
+			spent += time.Duration(s.Value.Float64() * float64(time.Second))
+		case metrics.KindUint64:
+			needed = s.Value.Uint64()
 		}
 	}
-	return time.Duration(sum * float64(time.Second))
+	return spent, needed
 }

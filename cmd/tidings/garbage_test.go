@@ -12,19 +12,25 @@ import (
 // much.
 func TestGarbageDependsOnTheWork(t *testing.T) {
 	tuner := garbageTuner{percent: leastGarbage}
+	needed := uint64(100 << 20)
 	after := func(d, each, collecting time.Duration) (percent int) {
 		for passed := time.Duration(0); passed < d; passed += garbagePause {
 			var now time.Duration
 			if passed%each == 0 {
 				now = collecting
 			}
-			percent = tuner.next(now, garbagePause)
+			percent, _ = tuner.next(now, garbagePause, needed)
 		}
 		return percent
 	}
 	if p := after(time.Minute, garbagePause, 2*time.Second); p != mostGarbage {
 		t.Errorf("%d %% after a minute of work", p)
 	}
+	needed = 2 * mostGarbageBytes
+	if p := after(garbagePause, garbagePause, 2*time.Second); p != 50 {
+		t.Errorf("%d %% of a large node that works", p)
+	}
+	needed = 100 << 20
 	if p := after(time.Minute, garbagePause, 370*time.Millisecond); p != mostGarbage {
 		t.Errorf("%d %% between the two shares, after a minute of work", p)
 	}
@@ -50,7 +56,7 @@ func TestCollectionsAreMeasured(t *testing.T) {
 	if got := debug.SetGCPercent(100); got != mostGarbage {
 		t.Errorf("%d %% at the start", got)
 	}
-	began := collectingTime()
+	began, _ := collections()
 	trees := make([][]*int, 1000)
 	for i := range trees {
 		trees[i] = []*int{new(int), new(int)}
@@ -59,7 +65,7 @@ func TestCollectionsAreMeasured(t *testing.T) {
 		runtime.GC()
 	}
 	runtime.KeepAlive(trees)
-	if collectingTime() <= began {
+	if now, needed := collections(); now <= began || needed == 0 {
 		t.Error("collections take no time")
 	}
 }

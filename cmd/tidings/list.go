@@ -33,7 +33,7 @@ func (c *listCommand) Run(ctx context.Context, s streams) error {
 	if err := eachListPart(ctx, c.client, c.Filter, func(part []rawChannel) { all = append(all, part...) }); err != nil {
 		return err
 	}
-	slices.SortStableFunc(all, func(a, b rawChannel) int { return proxy.CompareTitles(a.Channel, b.Channel) })
+	all = proxy.ByTitle(all, func(c *rawChannel) *proxy.Channel { return &c.Channel })
 	var channels []proxy.Channel
 	shown := []json.RawMessage{}
 	for _, channel := range all {

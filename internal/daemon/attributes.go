@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
 	"tidings/feedtree"
+	"tidings/proxy"
 )
 
 // attributes are stored with a subscription.
@@ -23,6 +25,19 @@ type attributes struct {
 	Site     string `json:"site,omitempty"`
 	Note     string `json:"note,omitempty"` // the user's own, too
 	LastRead int64  `json:"read,omitempty"` // when the feed was last read, Unix time in seconds, up to lapseCheckInterval late
+}
+
+// describe adds the user's description.
+func (a *attributes) describe(d proxy.Description) {
+	if d.Tags != nil {
+		a.Tags = d.Tags
+	}
+	if a.Title, a.Site = cmp.Or(d.Title, a.Title), cmp.Or(d.Site, a.Site); d.OwnTitle {
+		a.Title = d.Title
+	}
+	if d.Note != nil {
+		a.Note = *d.Note
+	}
 }
 
 func (a attributes) encode() []byte {

@@ -40,29 +40,29 @@ type channelList struct {
 // List returns all subscriptions; see proxy.Subscriptions.
 func (l *channelList) List(ctx context.Context) (channels []proxy.Channel, err error) {
 	var unread []overlay.ID
-	if err = l.do(ctx, func() {
-		for _, s := range l.node.Subscriptions() {
-			if s.Version == 0 && len(unread) < maxLogsRead {
-				unread = append(unread, s.Key)
+	for keys := range slices.Chunk(l.subscriptions.keys(), eachAtOnce) {
+		if err := l.do(ctx, func() {
+			for _, key := range keys {
+				if s, ok := l.node.NodeOf(key).Feeds.Subscription(key); ok && s.Version == 0 {
+					unread = append(unread, key)
+				}
 			}
+		}); err != nil {
+			return nil, fmt.Errorf("list: %w", err)
 		}
-	}); err == nil {
-		err = l.readLogs(ctx, unread)
+		if len(unread) >= maxLogsRead {
+			unread = unread[:maxLogsRead]
+			break
+		}
 	}
-	if err == nil {
-		failing := l.disk.Stats().Failing
-		err = l.do(ctx, func() {
-			cut := cutOff(l.node)
-			for _, s := range l.node.Subscriptions() {
-				channels = append(channels, withStoreError(withCutOff(l.channelOf(s), s, cut), failing))
-			}
-		})
-		channels = append(channels, l.private.list()...)
-	}
-	if err != nil {
+	if err := l.readLogs(ctx, unread); err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
-	return channels, nil
+	err = l.each(ctx, func(c *proxy.Channel) error {
+		channels = append(channels, *c)
+		return nil
+	})
+	return channels, err
 }
 
 // eachAtOnce is the number of subscriptions that each looks at in one step of the loop, which takes about a millisecond.

@@ -61,6 +61,14 @@ func (d *Daemon) Resubscribe(ctx context.Context, url string) error {
 	return d.subscriptions.Resubscribe(ctx, url)
 }
 
+// SubscribeAs subscribes to a feed of the network and describes it. A private feed with this address is only described.
+func (d *Daemon) SubscribeAs(ctx context.Context, url string, description proxy.Description) error {
+	if name, private := d.private.FindPrivate(url); private {
+		return d.private.describe(name, description)
+	}
+	return d.subscriptions.SubscribeAs(ctx, url, description)
+}
+
 // Describe stores the user's description of a feed.
 func (d *Daemon) Describe(ctx context.Context, url string, description proxy.Description) error {
 	if isPrivateName(url) {

@@ -125,8 +125,8 @@ func (l *channelList) readLogs(ctx context.Context, keys []overlay.ID) error {
 	return err
 }
 
-// listed returns the subscriptions that may be in a part of the list, in no order. Without a filter these are the first ones,
-// and the one after them.
+// listed returns the subscriptions that may be in a part of the list. Without a filter these are the first ones, and the one after
+// them.
 func (s *subscriptions) listed(q proxy.ListQuery) (all []listed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,16 +138,43 @@ func (s *subscriptions) listed(q proxy.ListQuery) (all []listed) {
 		}
 		return all
 	}
-	for key, r := range s.byKey {
-		switch {
-		case !r.subscribed || !q.Covers(r.url):
-		case q.Filter != "":
-			all = append(all, listed{url: r.url, key: key})
-		case len(all) <= q.Limit || r.url < all[q.Limit].url:
-			at, _ := slices.BinarySearchFunc(all, r.url, func(l listed, url string) int { return cmp.Compare(l.url, url) })
-			all = slices.Insert(all, at, listed{url: r.url, key: key})
-			all = all[:min(len(all), q.Limit+1)]
+	from, _ := s.place(q.From)
+	for _, r := range s.inOrder()[from:] {
+		if all = append(all, listed{url: r.url, key: r.key}); q.Filter == "" && len(all) > q.Limit {
+			break
 		}
 	}
 	return all
+}
+
+// inOrder returns the subscriptions in the order of their addresses, as long as the caller holds the mutex.
+func (s *subscriptions) inOrder() []*subscription {
+	if s.ordered == nil {
+		for _, r := range s.byKey {
+			if r.subscribed {
+				s.ordered = append(s.ordered, r)
+			}
+		}
+		slices.SortFunc(s.ordered, func(a, b *subscription) int { return cmp.Compare(a.url, b.url) })
+	}
+	return s.ordered
+}
+
+// place returns where a subscription to an address is in the order, or would be. The caller holds the mutex.
+func (s *subscriptions) place(url string) (at int, found bool) {
+	return slices.BinarySearchFunc(s.inOrder(), url, func(r *subscription, url string) int { return cmp.Compare(r.url, url) })
+}
+
+// setSubscribed notes whether a feed is subscribed to. The caller holds the mutex.
+func (s *subscriptions) setSubscribed(r *subscription, subscribed bool) {
+	r.subscribed = subscribed
+	if s.ordered == nil { // nobody has asked for the list
+		return
+	}
+	switch at, found := s.place(r.url); {
+	case subscribed && !found:
+		s.ordered = slices.Insert(s.ordered, at, r)
+	case !subscribed && found:
+		s.ordered = slices.Delete(s.ordered, at, at+1)
+	}
 }

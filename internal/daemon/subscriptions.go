@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +38,7 @@ type subscriptions struct {
 
 	mu          sync.Mutex // guards the fields below; the loop alone writes byKey, and reads it without mu
 	byKey       map[overlay.ID]*subscription
+	ordered     []*subscription // those that are subscribed to, by address; nil: see inOrder
 	lastVersion uint64
 }
 
@@ -124,6 +127,11 @@ func (s *subscriptions) Subscribe(ctx context.Context, url string, auto bool) er
 	return s.subscribe(ctx, url, attributes{Auto: auto, LastRead: time.Now().Unix()})
 }
 
+// SubscribeAs subscribes to a feed and describes it; see proxy.Subscriptions.
+func (s *subscriptions) SubscribeAs(ctx context.Context, url string, d proxy.Description) error {
+	return s.subscribeAs(ctx, url, attributes{LastRead: time.Now().Unix()}, func(a *attributes) { a.describe(d) })
+}
+
 // SubscribeQuietly subscribes to a feed through members that stand between; see proxy.Subscriptions.
 func (s *subscriptions) SubscribeQuietly(ctx context.Context, url string) error {
 	return s.subscribe(ctx, url, attributes{Quiet: true, LastRead: time.Now().Unix()})
@@ -154,19 +162,27 @@ func (s *subscriptions) ofMessenger() (urls []string) {
 // subscribe subscribes to a feed. A subscription is never weakened, such as one that the user asked for to an automatic or
 // tentative one; otherwise the new attributes replace the old ones.
 func (s *subscriptions) subscribe(ctx context.Context, url string, a attributes) error {
+	return s.subscribeAs(ctx, url, a, func(*attributes) {})
+}
+
+// subscribeAs is subscribe and edit in one change.
+func (s *subscriptions) subscribeAs(ctx context.Context, url string, a attributes, edit func(*attributes)) error {
 	err := s.change(ctx, url, func(r *subscription, done func(error)) {
 		switch old := r.attributes; {
 		case r.subscribed && a.Quiet && !old.Quiet:
 			done(kindError{proxy.ErrKnown, fmt.Errorf("follow %s quietly: %w", url, node.ErrNotQuiet)})
 			return
 		case r.subscribed && a.rank() <= old.rank():
-			done(nil)
-			return
+			a = old
 		case a.Auto && r.unsubscribedAt != 0:
 			done(fmt.Errorf("subscribe to %s: %w", url, errUnsubscribed))
 			return
 		case r.subscribed:
 			a.RequiredProvenance, a.Tags, a.Title, a.Site, a.Note = old.RequiredProvenance, old.Tags, old.Title, old.Site, old.Note
+		}
+		if edit(&a); r.subscribed && reflect.DeepEqual(a, r.attributes) {
+			done(nil)
+			return
 		}
 		s.write(r, a, max(r.weight, 1), done)
 	})
@@ -205,17 +221,7 @@ func (s *subscriptions) SubscribeClients(ctx context.Context, url string, client
 
 // Describe adds the user's description to a subscription; see proxy.Subscriptions.
 func (s *subscriptions) Describe(ctx context.Context, url string, description proxy.Description) error {
-	return s.edit(ctx, url, func(a *attributes) {
-		if description.Tags != nil {
-			a.Tags = description.Tags
-		}
-		if a.Title, a.Site = cmp.Or(description.Title, a.Title), cmp.Or(description.Site, a.Site); description.OwnTitle {
-			a.Title = description.Title
-		}
-		if description.Note != nil {
-			a.Note = *description.Note
-		}
-	})
+	return s.edit(ctx, url, func(a *attributes) { a.describe(description) })
 }
 
 // edit changes the attributes of a subscription, and returns when they are durable.
@@ -306,8 +312,10 @@ func (s *subscriptions) enqueue(url string, c change, answer func(error)) {
 	r.waiting = append(r.waiting, func() {
 		c(r, func(err error) {
 			answer(err)
-			if r.waiting = r.waiting[1:]; len(r.waiting) > 0 {
+			if r.waiting = slices.Delete(r.waiting, 0, 1); len(r.waiting) > 0 {
 				r.waiting[0]()
+			} else {
+				r.waiting = nil
 			}
 			s.dropUnused(r)
 		})
@@ -342,7 +350,8 @@ func (s *subscriptions) write(r *subscription, a attributes, weight int, done fu
 	s.feeds.Subscribe(r.url, a.Quiet, weight, a.encode(), func(err error) {
 		if err == nil {
 			s.mu.Lock()
-			r.subscribed, r.attributes, r.weight, r.version = true, a, weight, s.nextVersion()
+			s.setSubscribed(r, true)
+			r.attributes, r.weight, r.version = a, weight, s.nextVersion()
 			s.mu.Unlock()
 			if r.ended != nil && a.rank() >= r.ended.attributes.rank() {
 				r.ended = nil
@@ -361,7 +370,8 @@ func (s *subscriptions) end(r *subscription, done func(error)) {
 	s.feeds.Unsubscribe(r.url, func(err error) {
 		if err == nil {
 			s.mu.Lock()
-			r.subscribed, r.attributes, r.weight, r.readAt = false, attributes{}, 0, 0
+			s.setSubscribed(r, false)
+			r.attributes, r.weight, r.readAt = attributes{}, 0, 0
 			r.wake()
 			s.mu.Unlock()
 			s.gone(r.url)

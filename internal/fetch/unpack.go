@@ -34,11 +34,11 @@ var errDamaged = errors.New("the document's compression is damaged")
 // caches before them, compress although nobody asked for it, compress twice, or name a compression that
 // is not there. A coding that nobody knows, such as "utf-8", is none.
 func unpack(from io.Reader, encodings []string, limit int) io.Reader {
-	names := strings.Split(strings.ToLower(strings.Join(encodings, ",")), ",")
+	names := strings.FieldsFunc(strings.ToLower(strings.Join(encodings, ",")), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
 	names = append([]string{""}, names[max(0, len(names)-maxCodings):]...) // without a name: a compressed file
 	for _, name := range slices.Backward(names) {
 		of := &source{Reader: from}
-		from = &unpacker{coding: strings.TrimSpace(name), from: of, in: bufio.NewReader(of), limit: limit}
+		from = &unpacker{coding: name, from: of, in: bufio.NewReader(of), limit: limit}
 	}
 	return from
 }
