@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"pgregory.net/rapid"
+
 	"tidings/feedtree"
 	"tidings/internal/env"
 	"tidings/overlay"
@@ -289,6 +291,80 @@ func TestASubscriptionIsMadeAgain(t *testing.T) {
 	if err := s.Resubscribe(t.Context(), url); !errors.Is(err, proxy.ErrNoSubscription) {
 		t.Errorf("after a restart: %v", err)
 	}
+}
+
+// A feed of a list is subscribed to and described in one write. What the user has said of an existing subscription stays, and one
+// made by reading becomes one that was asked for.
+func TestAListedFeedIsDescribedAtOnce(t *testing.T) {
+	t.Parallel()
+	const url = "https://example.org/feed"
+	m := newMemory()
+	s := loaded(t, m)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	shows := func(want attributes) {
+		t.Helper()
+		got := attributesOf(m.feeds[url])
+		if got.LastRead == 0 {
+			t.Error("it was never read")
+		}
+		if got.LastRead = 0; !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, not %+v", got, want)
+		}
+	}
+	must(s.Subscribe(t.Context(), url, true))
+	must(s.SubscribeAs(t.Context(), url, proxy.Description{Title: "Mine", Tags: []string{"a"}}))
+	shows(attributes{Title: "Mine", Tags: []string{"a"}})
+	must(s.SubscribeAs(t.Context(), url, proxy.Description{Site: "https://mine.example/"}))
+	shows(attributes{Title: "Mine", Site: "https://mine.example/", Tags: []string{"a"}})
+	r := s.byKey[s.key(url)]
+	version := r.version
+	must(s.SubscribeAs(t.Context(), url, proxy.Description{Title: "Mine"}))
+	if r.version != version || r.waiting != nil {
+		t.Errorf("nothing new: version %d after %d, %d changes waiting", r.version, version, len(r.waiting))
+	}
+	must(s.Unsubscribe(t.Context(), url))
+	must(s.SubscribeAs(t.Context(), url, proxy.Description{Note: new("again")}))
+	shows(attributes{Note: "again"})
+}
+
+// The order of addresses, which a list keeps from one part to the next, is that of the subscriptions at any time.
+func TestTheListKeepsItsOrder(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		s := loaded(t, newMemory())
+		subscribed := map[string]bool{}
+		for range rapid.IntRange(0, 40).Draw(rt, "changes") {
+			url := fmt.Sprintf("https://example.org/%d", rapid.IntRange(0, 9).Draw(rt, "feed"))
+			switch rapid.IntRange(0, 3).Draw(rt, "change") {
+			case 0:
+				if err := s.Unsubscribe(t.Context(), url); (err == nil) != subscribed[url] {
+					rt.Fatal(err)
+				}
+				delete(subscribed, url)
+			case 1:
+				from := fmt.Sprintf("https://example.org/%d", rapid.IntRange(0, 9).Draw(rt, "from"))
+				want := slices.DeleteFunc(slices.Sorted(maps.Keys(subscribed)), func(url string) bool { return url < from })
+				limit := rapid.IntRange(1, 12).Draw(rt, "limit")
+				var got []string
+				for _, l := range s.listed(proxy.ListQuery{From: from, Limit: limit}) {
+					got = append(got, l.url)
+				}
+				if !slices.Equal(got, want[:min(len(want), limit+1)]) {
+					rt.Fatalf("%d from %s: %q of %q", limit, from, got, want)
+				}
+			default:
+				if err := s.Subscribe(t.Context(), url, false); err != nil {
+					rt.Fatal(err)
+				}
+				subscribed[url] = true
+			}
+		}
+	})
 }
 
 // The feeds that the user unsubscribed from are bounded; the oldest one is forgotten.
