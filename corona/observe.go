@@ -292,6 +292,7 @@ func (sq *sequencer) commitSnapshot(l *leaderState, valid validators, shown []fi
 		_ = sq.wedges.Broadcast(l.key, wire.Encode(l.snapshotMessage(0, sq.clock.Now())))
 	}
 	sq.answerAll(l)
+	l.known.PackSmall()
 }
 
 // answerAll answers the pollers that wait: the log holds what they reported.

@@ -46,8 +46,8 @@ const (
 	packedBits = iota
 )
 
-// Pack packs the items. If another window has the same items packed, both share the bytes. A caller packs all its windows now
-// and then, and not after each use, because packing and unpacking look at all items.
+// Pack packs the items. If another window has the same items packed, both share the bytes. A caller packs large windows now
+// and then, and not after each use, because packing and unpacking look at all items; see SmallFeed.
 func (w *Window) Pack(like *Window) {
 	if len(w.byID) > 0 {
 		w.pack()
@@ -147,6 +147,17 @@ func (w *Window) unpack() {
 func (k *Known) Pack() {
 	if len(k.fingerprints) > 0 && len(k.behind)+len(k.doubted) == 0 {
 		k.pack()
+	}
+}
+
+// SmallFeed is the number of items up to which a feed should be packed after each use. That takes microseconds, and many feeds may
+// be used shortly after each other. Larger ones are packed when they have not been used for a while.
+const SmallFeed = 16
+
+// PackSmall is Pack for a small feed.
+func (k *Known) PackSmall() {
+	if k.Len() <= SmallFeed {
+		k.Pack()
 	}
 }
 

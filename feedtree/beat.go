@@ -52,11 +52,11 @@ type beat struct {
 	number     uint64
 	seq        uint64
 	head       [32]byte
-	time       time.Time
+	time       env.Moment
 	state      []byte
 	signer     env.PeerID
 	raw        []byte
-	receivedAt time.Time
+	receivedAt env.Moment
 }
 
 func (hb *heartbeats) open(raw []byte) (overlay.ID, *beat, error) {
@@ -78,8 +78,8 @@ func (hb *heartbeats) parse(signed wire.Signed) (overlay.ID, *beat, error) {
 	}
 	return overlay.ID(m.Key), &beat{
 		branch: m.Branch, epoch: m.Epoch, number: m.Number, seq: m.Seq, head: [32]byte(m.Head),
-		time: time.UnixMilli(int64(m.TimeMs)), state: m.State,
-		signer: wire.PeerIDOf(signed.Key), raw: signed.Raw, receivedAt: hb.clock.Now(),
+		time: env.MomentOf(time.UnixMilli(int64(m.TimeMs))), state: m.State,
+		signer: wire.PeerIDOf(signed.Key), raw: signed.Raw, receivedAt: env.MomentOf(hb.clock.Now()),
 	}, nil
 }
 
@@ -119,11 +119,12 @@ func (hb *heartbeats) onBeat(raw []byte) error {
 		hb.stats.Untrusted++
 		return nil
 	}
+	b.signer = v.Epoch.Sequencer // the same string
 	if !b.laterThan(c.beat) {
 		return nil
 	}
 	c.beat = b
-	hb.reportState(c, b.state, b.time)
+	hb.reportState(c, b.state, b.time.Time())
 	if !c.subscribed {
 		return nil
 	}
@@ -166,7 +167,7 @@ func (hb *heartbeats) SetState(key overlay.ID, state []byte, beat, urgent bool) 
 // BranchMerged sends a heartbeat down the tree of a feed whose other branch has ended in that of this node.
 // Followers of the other branch below a parent that keeps no log may otherwise hear nothing for long.
 func (hb *heartbeats) BranchMerged(key overlay.ID) {
-	if c := hb.feeds[key]; c != nil && c.leader != nil && (c.beat == nil || hb.clock.Now().Sub(c.beat.receivedAt) > mergeBeatPause) {
+	if c := hb.feeds[key]; c != nil && c.leader != nil && (c.beat == nil || hb.clock.Now().Sub(c.beat.receivedAt.Time()) > mergeBeatPause) {
 		hb.SetState(key, c.leader.state, true, true)
 	}
 }
@@ -195,6 +196,7 @@ func (hb *heartbeats) sign(c *channel) *beat {
 	if err != nil {
 		panic(fmt.Sprintf("feedtree: own heartbeat is invalid: %v", err))
 	}
+	b.state, b.signer = m.State, hb.signer.PeerID() // which are kept anyway
 	return b
 }
 
@@ -205,8 +207,8 @@ func (hb *heartbeats) sendBeat(c *channel) {
 		return
 	}
 	hb.stats.Beats++
-	c.beat, c.confirmed, c.leader.sentAt = b, env.MomentOf(b.receivedAt), env.MomentOf(b.receivedAt)
-	hb.reportState(c, b.state, b.time)
+	c.beat, c.confirmed, c.leader.sentAt = b, b.receivedAt, b.receivedAt
+	hb.reportState(c, b.state, b.time.Time())
 	hb.sendOwners(c.key, &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: [][]byte{b.raw}}}})
 }
 

@@ -140,16 +140,12 @@ func (c *channel) pack() {
 	}
 }
 
-// packSmall packs a small feed.
+// packSmall packs a small feed. Others are packed in each digest interval.
 func (c *channel) packSmall() {
-	if c.window.log.Len() <= packedAtOnce {
+	if c.window.log.Len() <= difference.SmallFeed {
 		c.pack()
 	}
 }
-
-// packedAtOnce is the number of items up to which a feed is packed after each use, in microseconds, because many feeds may be used
-// shortly after each other. Larger ones are packed in each digest interval.
-const packedAtOnce = 16
 
 // after returns the time that is d from now.
 func (m *common) after(d time.Duration) time.Time { return m.clock.Now().Add(d) }

@@ -248,7 +248,7 @@ func (su *subscriptions) subscription(c *channel) Subscription {
 		s.Title, s.Link, s.Language = h.Title, h.Link, h.Language
 	}
 	if c.beat != nil {
-		s.StateAt = c.beat.time
+		s.StateAt = c.beat.time.Time()
 	}
 	return s
 }

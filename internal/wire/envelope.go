@@ -80,13 +80,14 @@ type Signed struct {
 // A Signer signs for one node in one network.
 type Signer struct {
 	private ed25519.PrivateKey
+	id      env.PeerID
 	network Hash
 	cache   *CachingVerifier // receives the signed envelopes; nil: none
 }
 
 // NewSigner returns the signer of a private key for a network.
 func NewSigner(private ed25519.PrivateKey, network Hash) *Signer {
-	return &Signer{private: private, network: network}
+	return &Signer{private: private, id: PeerIDOf(private.Public().(ed25519.PublicKey)), network: network}
 }
 
 // With returns the signer of another private key for the same network.
@@ -96,7 +97,7 @@ func (s *Signer) With(private ed25519.PrivateKey) *Signer { return NewSigner(pri
 func (s *Signer) Public() ed25519.PublicKey { return s.private.Public().(ed25519.PublicKey) }
 
 // PeerID returns the peer id of the signer's key.
-func (s *Signer) PeerID() env.PeerID { return PeerIDOf(s.Public()) }
+func (s *Signer) PeerID() env.PeerID { return s.id }
 
 // Sign puts payload into an envelope.
 func (s *Signer) Sign(domain Domain, payload []byte) Signed {
@@ -281,7 +282,9 @@ func (m *CachingVerifier) WithLock(by Locker) *CachingVerifier {
 // Signer returns the signer of a private key for a network, which must be that of the inner
 // verifier. The envelopes of this signer enter the cache without being verified.
 func (m *CachingVerifier) Signer(private ed25519.PrivateKey, network Hash) *Signer {
-	return &Signer{private: private, network: network, cache: m}
+	s := NewSigner(private, network)
+	s.cache = m
+	return s
 }
 
 // Open returns the content of an envelope; see Verifier.

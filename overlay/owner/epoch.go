@@ -141,9 +141,11 @@ func openStatement(b []byte) (*Epoch, error) {
 	if len(m.Sequencer) != 32 {
 		return nil, fmt.Errorf("%w: sequencer", ErrEpoch)
 	}
-	if e.Sequencer = wire.PeerIDOf(m.Sequencer); !slices.Contains(e.Owners, e.Sequencer) {
+	i := slices.Index(e.Owners, wire.PeerIDOf(m.Sequencer))
+	if i < 0 {
 		return nil, fmt.Errorf("%w: the sequencer is not an owner", ErrEpoch)
 	}
+	e.Sequencer = e.Owners[i] // the same string: a node has an epoch of each feed
 	return e, nil
 }
 
@@ -187,6 +189,9 @@ func (e *Epoch) addSignature(verify wire.Verifier, raw []byte) (env.PeerID, bool
 	id := wire.PeerIDOf(signed.Key)
 	if slices.Contains(e.signers, id) || len(e.signers) >= maxSignatures {
 		return id, false
+	}
+	if i := slices.Index(e.Owners, id); i >= 0 {
+		id = e.Owners[i]
 	}
 	e.signers = append(e.signers, id)
 	e.signatures = append(e.signatures, signed.Raw)
