@@ -10,11 +10,14 @@ import (
 // pages, so that another read rarely waits for the disk.
 const maxMapped = 8 << 20
 
-// countTouched counts bytes of the file that were read or written, and gives back the mapped pages
-// when the count reaches maxMapped.
-func (d *Disk) countTouched(bytes int) {
-	// A record shares its page with others, and the system maps neighbouring pages.
-	if d.touchedBytes.Add(int64(bytes)+pageSize) < maxMapped {
+// mappedSize is how many bytes are mapped for a record that is read by itself. It shares its page with
+// others, and the system maps some of the neighbouring pages.
+const mappedSize = 4 * pageSize
+
+// countTouched counts bytes of the file that were read or written in a number of places, and gives
+// back the mapped pages when the count reaches maxMapped.
+func (d *Disk) countTouched(bytes, places int) {
+	if d.touchedBytes.Add(int64(bytes)+int64(places)*mappedSize) < maxMapped {
 		return
 	}
 	d.touchedBytes.Store(0)
