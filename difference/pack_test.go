@@ -53,6 +53,18 @@ func TestAPackedFeedIsTheSame(t *testing.T) {
 	}
 }
 
+// A small feed is packed at once, and a larger one only when it has not been used for a while.
+func TestSmallFeedsArePacked(t *testing.T) {
+	var k Known
+	for n := range SmallFeed + 1 {
+		k.Add(Delta{Changes: []Change{{Item: feed.Item{ID: feed.ID{byte(n + 1)}}}}})
+		k.PackSmall()
+		if small := n < SmallFeed; (k.packed != nil) != small || k.Len() != n+1 {
+			t.Errorf("%d items, packed: %v", k.Len(), !small)
+		}
+	}
+}
+
 // Two windows of the same log share the packed items, and one of them changes without the other.
 func TestPackedWindowsShareTheirItems(t *testing.T) {
 	var a, b Window

@@ -38,9 +38,9 @@ func (a *appended) setHead(h *feed.Head) {
 	a.head = &head
 }
 
-// shareHead takes a head that is kept anyway in place of an equal one, if this node leads the feed.
+// shareHead takes a head that is kept anyway in place of one with the same bytes, if this node leads the feed.
 func (l *leaderState) shareHead(h *feed.Head) {
-	if l != nil && l.head != nil && difference.HeadVersion(l.head) == difference.HeadVersion(h) {
+	if l != nil && l.head != nil && l.head.Format == h.Format && l.head.ItemsAt == h.ItemsAt && bytes.Equal(l.head.Raw, h.Raw) {
 		l.head = h
 	}
 }

@@ -176,6 +176,23 @@ func TestPayloadsOfOthersAreBounded(t *testing.T) {
 	}
 }
 
+// A message of which the sender is the root goes to nobody, and nothing of it is kept.
+func TestAMessageToItselfLeavesNothing(t *testing.T) {
+	l := newLab(t)
+	n := l.member()
+	expiries, delivered := len(n.routes.expiries), 0
+	for i := range 100 {
+		n.Route(inboxLayer, n.ID(), []byte{byte(i)}, func(_ Receipt, ok bool) {
+			if ok {
+				delivered++
+			}
+		})
+	}
+	if delivered != 100 || len(n.routes.byID) != 0 || len(n.routes.expiries) != expiries {
+		t.Errorf("%d delivered, %d kept, %d to be forgotten", delivered, len(n.routes.byID), len(n.routes.expiries)-expiries)
+	}
+}
+
 // Unknown fields of a receipt are not forwarded, so that it cannot exceed a frame on its way
 // back.
 func TestReceiptIsForwardedWithoutUnknownFields(t *testing.T) {

@@ -232,6 +232,9 @@ func (e *importEntry) failed(err error) importFailed {
 
 // subscribeEntry subscribes to an entry. The list adds to the tags of an existing subscription.
 func (s *Server) subscribeEntry(r *http.Request, e *importEntry, existing map[string]Channel) (already bool, err error) {
+	if name, ok := s.findPrivate(e.address); ok { // perhaps what the page at the entry's address advertises
+		e.private, e.name = true, name
+	}
 	d, known := e.description, e.address
 	if e.private {
 		known = e.name

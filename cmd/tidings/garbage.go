@@ -12,7 +12,7 @@ import (
 // subscriptions takes half as much memory again as with leastGarbage. While it imports them, or starts, the collections of
 // leastGarbage would take more processor time than all the rest. At rest collections are rare: Go forces one every two minutes anyway.
 //
-// mostGarbageBytes bounds the garbage of a large node. Garbage between what is kept cannot be returned to the system later, unless a
+// mostGarbageBytes bounds the garbage of a large node, if that is more than leastGarbage. Garbage between what is kept cannot be returned to the system later, unless a
 // whole page of it is free.
 const (
 	leastGarbage     = 20
@@ -32,7 +32,7 @@ const (
 
 // A garbageTuner says how much garbage there may be.
 type garbageTuner struct {
-	percent int     // without mostGarbageBytes
+	percent int     // before mostGarbageBytes limits it
 	share   float64 // of a core that collections have taken lately
 }
 
@@ -48,8 +48,8 @@ func (t *garbageTuner) next(collecting, passed time.Duration, needed uint64) (pe
 	case t.share < lowShare:
 		t.percent = max(t.percent/2, leastGarbage)
 	}
-	most := max(leastGarbage, int(100*mostGarbageBytes/max(needed, 1)))
-	return min(t.percent, most), t.percent < before && t.percent == leastGarbage
+	most := uint64(100) * mostGarbageBytes / max(needed, 1)
+	return max(int(min(uint64(t.percent), most)), leastGarbage), t.percent < before && t.percent == leastGarbage
 }
 
 // tuneGarbage says how much garbage the process may have, until ctx ends. When a time of much work has ended, as after the start,

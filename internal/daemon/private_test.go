@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -211,6 +212,17 @@ func TestPrivateFeedStaysPrivate(t *testing.T) {
 	}
 	if got := a.subscribedURLs(t); strings.Contains(got, "/token.xml") {
 		t.Errorf("reading subscribed: %s", got)
+	}
+
+	// A list that has the secret address only describes the feed.
+	if err := a.SubscribeAs(t.Context(), o.URL+"/token.xml?key="+lockedToken, proxy.Description{Title: "Bills"}); err != nil {
+		t.Error(err)
+	}
+	if channels, err := a.List(t.Context()); err != nil || !slices.ContainsFunc(channels, func(c proxy.Channel) bool { return c.URL == feeds[1].URL && c.Title == "Bills" }) {
+		t.Errorf("described by a list: %+v %v", channels, err)
+	}
+	if got := a.subscribedURLs(t); strings.Contains(got, "/token.xml") {
+		t.Errorf("importing subscribed: %s", got)
 	}
 
 	check := func(m *member) {

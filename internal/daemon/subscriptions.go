@@ -417,18 +417,6 @@ func (s *subscriptions) forgetUnsubscribed(r *subscription) {
 	s.store.Commit([]env.Op{{Key: unsubscribedKey(r.key)}}, func(error) {})
 }
 
-// keys returns the keys of the feeds that are subscribed to, in no order.
-func (s *subscriptions) keys() (keys []overlay.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key, r := range s.byKey {
-		if r.subscribed {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
 // minuteVersion returns a version that also changes every minute. The time of the last poll and the state of
 // the poller change with time alone, without an event.
 func minuteVersion(version uint64, now time.Time) uint64 {

@@ -330,17 +330,24 @@ func TestAListedFeedIsDescribedAtOnce(t *testing.T) {
 	must(s.Unsubscribe(t.Context(), url))
 	must(s.SubscribeAs(t.Context(), url, proxy.Description{Note: new("again")}))
 	shows(attributes{Note: "again"})
+	must(s.Unsubscribe(t.Context(), url))
+	must(s.SubscribeQuietly(t.Context(), url))
+	must(s.SubscribeAs(t.Context(), url, proxy.Description{Title: "Mine"}))
+	shows(attributes{Quiet: true, Title: "Mine"})
 }
 
 // The order of addresses, which a list keeps from one part to the next, is that of the subscriptions at any time.
 func TestTheListKeepsItsOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		s := loaded(t, newMemory())
+		m := newMemory()
+		s := loaded(t, m)
 		subscribed := map[string]bool{}
 		for range rapid.IntRange(0, 40).Draw(rt, "changes") {
 			url := fmt.Sprintf("https://example.org/%d", rapid.IntRange(0, 9).Draw(rt, "feed"))
-			switch rapid.IntRange(0, 3).Draw(rt, "change") {
+			switch rapid.IntRange(0, 5).Draw(rt, "change") {
+			case 2:
+				s = loaded(t, m)
 			case 0:
 				if err := s.Unsubscribe(t.Context(), url); (err == nil) != subscribed[url] {
 					rt.Fatal(err)

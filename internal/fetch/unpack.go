@@ -32,13 +32,13 @@ var errDamaged = errors.New("the document's compression is damaged")
 
 // unpack returns a reader of a document without its compressions, which encodings name. Web servers, and
 // caches before them, compress although nobody asked for it, compress twice, or name a compression that
-// is not there. A coding that nobody knows, such as "utf-8", is none.
+// is not there. A coding that nobody knows, such as "utf-8", is none. One compression need not be named.
 func unpack(from io.Reader, encodings []string, limit int) io.Reader {
-	names := strings.FieldsFunc(strings.ToLower(strings.Join(encodings, ",")), func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
+	names := strings.FieldsFunc(strings.ToLower(strings.Join(encodings, ",")), func(r rune) bool { return r == ',' })
 	names = append([]string{""}, names[max(0, len(names)-maxCodings):]...) // without a name: a compressed file
 	for _, name := range slices.Backward(names) {
 		of := &source{Reader: from}
-		from = &unpacker{coding: name, from: of, in: bufio.NewReader(of), limit: limit}
+		from = &unpacker{coding: strings.TrimSpace(name), from: of, in: bufio.NewReader(of), limit: limit}
 	}
 	return from
 }

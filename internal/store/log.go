@@ -316,7 +316,8 @@ func (d *Disk) fold(further []change, edit func(*head)) error {
 		return err
 	}
 	d.log.forget()
-	d.countTouched(0, len(logged)+len(further))
+	d.countChanged(logged)
+	d.countChanged(further)
 	return nil
 }
 

@@ -27,3 +27,13 @@ func (d *Disk) countTouched(bytes, places int) {
 		return nil
 	}) // pages that are not given back now are the next time
 }
+
+// countChanged is countTouched for records that were looked up, and perhaps written. A value that was replaced is mostly as large as
+// the new one.
+func (d *Disk) countChanged(changes []change) {
+	bytes := 0
+	for _, c := range changes {
+		bytes += len(c.encoded)
+	}
+	d.countTouched(bytes, len(changes))
+}

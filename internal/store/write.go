@@ -159,7 +159,7 @@ func (d *Disk) logChanges(changes []change) error {
 	d.segments.addLive(t.live)
 	d.segments.save()
 	d.countDamaged(t.damaged)
-	d.countTouched(0, len(changes))
+	d.countChanged(changes)
 	return nil
 }
 
