@@ -311,13 +311,10 @@ func (d *Disk) replayLog(r replay) error {
 
 // fold brings what is in the log, and further changes, into bbolt's file.
 func (d *Disk) fold(further []change, edit func(*head)) error {
-	logged := d.log.changes()
-	if err := d.update(logged, further, edit); err != nil {
+	if err := d.update(d.log.changes(), further, edit); err != nil {
 		return err
 	}
 	d.log.forget()
-	d.countChanged(logged)
-	d.countChanged(further)
 	return nil
 }
 

@@ -38,7 +38,6 @@ func TestMappedPagesAreGivenBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.mapping.pause = 0
 	defer func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)

@@ -20,7 +20,7 @@ const (
 
 // Get returns the last durable value of key, or nil if there is none.
 func (d *Disk) Get(key []byte) (value []byte, err error) {
-	defer func() { d.countTouched(len(value), 1) }()
+	defer func() { d.countTouched(len(value)) }()
 	d.segments.mu.RLock()
 	defer d.segments.mu.RUnlock()
 	d.log.mu.RLock()
@@ -80,7 +80,7 @@ func (d *Disk) Range(prefix []byte, each func(key, value []byte) bool) error {
 				return nil
 			}
 		}
-		d.countTouched(s.bytes, 1)
+		d.countTouched(s.bytes)
 		more, from = s.more, append(s.last, 0) // the next possible key
 	}
 	if damaged.n > 0 {

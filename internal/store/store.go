@@ -56,6 +56,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -112,9 +113,9 @@ type Disk struct {
 	restored    int  // records restored from the second copy
 	secondWhole bool // the second copy was undamaged when it was read
 
-	wake    chan struct{} // holds one token if the writer has something to do
-	writer  sync.WaitGroup
-	mapping mapping
+	wake         chan struct{} // holds one token if the writer has something to do
+	writer       sync.WaitGroup
+	touchedBytes atomic.Int64 // bytes read or written since pages were last given back
 
 	// The fields up to mu belong to the writer.
 	head        head
@@ -165,7 +166,7 @@ func Open(path string, post func(func()), second SecondCopy) (*Disk, error) {
 }
 
 func openSized(path string, post func(func()), segmentSize int64, second SecondCopy) (*Disk, error) {
-	d := &Disk{path: path, post: post, wake: make(chan struct{}, 1), log: commitLog{path: path + ".log"}, mapping: mapping{pause: mappedTime}}
+	d := &Disk{path: path, post: post, wake: make(chan struct{}, 1), log: commitLog{path: path + ".log"}}
 	err := d.open(segmentSize)
 	if err == nil {
 		if err = d.openSecond(second); err != nil {

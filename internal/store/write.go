@@ -31,6 +31,9 @@ func (d *Disk) write() {
 			group, some := d.takeGroup()
 			if some {
 				d.commit(group)
+				if d.writeErr == nil { // otherwise bbolt may hold its locks
+					d.countTouched(sizeOf(group))
+				}
 			}
 			if swept := d.sweepSome(); !some && !swept {
 				break
@@ -63,6 +66,13 @@ func (d *Disk) takeGroup() (group []batch, some bool) {
 	d.waiting = slices.Delete(d.waiting, 0, n)
 	d.bytes -= size
 	return group, n > 0
+}
+
+func sizeOf(group []batch) (bytes int) {
+	for _, c := range group {
+		bytes += c.bytes
+	}
+	return bytes
 }
 
 // commit makes a group durable and answers it. A group that does not fit on the disk is tried in
@@ -159,7 +169,6 @@ func (d *Disk) logChanges(changes []change) error {
 	d.segments.addLive(t.live)
 	d.segments.save()
 	d.countDamaged(t.damaged)
-	d.countChanged(changes)
 	return nil
 }
 
