@@ -12,8 +12,8 @@ import (
 // subscriptions takes half as much memory again as with leastGarbage. While it imports them, or starts, the collections of
 // leastGarbage would take more processor time than all the rest. At rest collections are rare: Go forces one every two minutes anyway.
 //
-// mostGarbageBytes bounds the garbage of a large node, if that is more than leastGarbage. Garbage between what is kept cannot be returned to the system later, unless a
-// whole page of it is free.
+// mostGarbageBytes bounds the garbage of a large node that works, unless leastGarbage allows more. What lies between objects that are
+// in use cannot be returned to the system later.
 const (
 	leastGarbage     = 20
 	mostGarbage      = 80
