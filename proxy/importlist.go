@@ -57,7 +57,6 @@ type importEntry struct {
 	place       int    // in the list, from 1
 	written     string // the address as the list has it
 	address     string // what to subscribe to
-	name        string // of a private feed; its address is secret
 	private     bool   // only this node polls it
 	bookmark    bool   // the address is that of a page whose feed is wanted
 	found       bool   // a page advertises it
@@ -81,9 +80,7 @@ func (s *Server) readList(r *http.Request, doc []byte) (entries []*importEntry, 
 			place: len(entries) + 1, written: o.XMLURL, address: o.XMLURL, folder: folder, private: s.isPrivateAddress(o.XMLURL),
 			bookmark: list.Kind == feed.ListBookmarks && o.Type == feed.TypeLink,
 		}
-		if e.private {
-			e.name, _ = s.findPrivate(o.XMLURL)
-		} else {
+		if !e.private {
 			e.address, e.err = s.resolveAddress(r, o.XMLURL)
 		}
 		if folder != "" {
@@ -232,12 +229,9 @@ func (e *importEntry) failed(err error) importFailed {
 
 // subscribeEntry subscribes to an entry. The list adds to the tags of an existing subscription.
 func (s *Server) subscribeEntry(r *http.Request, e *importEntry, existing map[string]Channel) (already bool, err error) {
-	if name, ok := s.findPrivate(e.address); ok { // perhaps what the page at the entry's address advertises
-		e.private, e.name = true, name
-	}
 	d, known := e.description, e.address
-	if e.private {
-		known = e.name
+	if name, ok := s.findPrivate(e.address); ok { // also if it is what the page at the entry's address advertises
+		known = name
 	}
 	if d.Tags != nil {
 		d.Tags = normalizeTags(append(slices.Clone(existing[known].Tags), d.Tags...))
@@ -247,7 +241,7 @@ func (s *Server) subscribeEntry(r *http.Request, e *importEntry, existing map[st
 		return done.Already, err
 	}
 	err = s.subs.SubscribeAs(r.Context(), e.address, d)
-	c, ok := existing[e.address]
+	c, ok := existing[known]
 	return ok && !c.Auto, err
 }
 
