@@ -18,8 +18,8 @@ import (
 const (
 	// maxTabs bounds the presses of Tab from one control of a task to the next.
 	maxTabs = 60
-	// walkTime bounds one walk, and stepTime the wait for what a step leads to.
-	walkTime, stepTime = time.Minute, 15 * time.Second
+	// walkTime bounds one walk, stepTime the wait for what a step leads to, and answerTime that for an answer of the page.
+	walkTime, stepTime, answerTime = 3 * time.Minute, 30 * time.Second, 3 * time.Second
 )
 
 // A hand does a task on the pages as a person does: by mouse or by keyboard. A verb fails the test if the person could not
@@ -125,12 +125,14 @@ func (h *hand) stop(format string, a ...any) {
 	h.Fatalf("%s, at %s", fmt.Sprintf(format, a...), text)
 }
 
-// until waits for a condition. A page that is being left cannot answer, and the next one can.
+// until waits for a condition. A page that is being left may answer with an error or not at all; the next one does.
 func (h *hand) until(condition, what string) {
 	h.Helper()
 	limit := time.After(stepTime)
 	for {
-		v, err := chromedp.Run(h.ctx, chromedp.Evaluate[bool]("(() => {"+handScript+"; return !!("+condition+")})()"))
+		ctx, cancel := context.WithTimeout(h.ctx, answerTime)
+		v, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("(() => {"+handScript+"; return !!("+condition+")})()"))
+		cancel()
 		if err == nil && v {
 			return
 		}
