@@ -84,10 +84,10 @@ type snapshot struct {
 func (s *snapshot) coversHead(version uint64) bool { return s.head == 0 || s.head == version }
 
 // setSnapshot notes what the log holds, and until when all pollers leave the origin alone.
-func (d *assignment) setSnapshot(s *snapshot, limitedUntil time.Time) {
+func (d *assignment) setSnapshot(s *snapshot, limitedUntil env.Moment) {
 	d.snapshot = s
-	if at := env.MomentOf(limitedUntil); at != d.extras().limitedUntil {
-		d.ensureExtra().limitedUntil = at
+	if limitedUntil != d.extras().limitedUntil {
+		d.ensureExtra().limitedUntil = limitedUntil
 	}
 }
 

@@ -35,16 +35,16 @@ type leaderState struct {
 
 	inherited inheritance
 
-	lastRead time.Time // when the channel last had readers
-	servedAt time.Time // when a member last had ranks of the channel, as far as this node knows
+	lastRead env.Moment // when the channel last had readers
+	servedAt env.Moment // when a member last had ranks of the channel, as far as this node knows
 	ownFetch
-	upkeepAt time.Time // time of the next upkeep
-	ceased   bool      // this node leads the channel no longer, or in another term
+	upkeepAt env.Moment // time of the next upkeep
+	ceased   bool       // this node leads the channel no longer, or in another term
 }
 
 // ownFetch is a request of the sequencer itself, outside the schedule of polls.
 type ownFetch struct {
-	fetchedAt  time.Time  // when it was last made; zero: never, or it was not allowed
+	fetchedAt  env.Moment // when it was last made; zero: never, or it was not allowed
 	fetching   env.Handle // its handle; 0: none is under way
 	fetchAgain bool       // it was refused, because this node was busy
 }
@@ -71,13 +71,13 @@ type committed struct {
 type health struct {
 	state         State
 	detail        string                       // what readers lack of the document
-	stateSentAt   time.Time                    // when subscribers last got a state
-	failureSentAt time.Time                    // when subscribers last got a state because another poller failed
+	stateSentAt   env.Moment                   // when subscribers last got a state
+	failureSentAt env.Moment                   // when subscribers last got a state because another poller failed
 	fails         int                          // consecutive failed polls
 	failing       map[env.PeerID]failureReport // pollers whose last poll failed
-	recoveredAt   time.Time                    // the last report of a success since the last failure; zero: none
+	recoveredAt   env.Moment                   // the last report of a success since the last failure; zero: none
 	failingTold   int                          // failing nodes, as pollers were last told
-	limitedUntil  time.Time                    // until when all pollers leave the origin alone
+	limitedUntil  env.Moment                   // until when all pollers leave the origin alone
 }
 
 // pacing is how often one node polls a channel, and why.
@@ -110,7 +110,7 @@ func (v validators) digest() uint64 {
 
 // suspicion is about documents that look as if another feed had replaced this one.
 type suspicion struct {
-	since time.Time  // zero: there is none
+	since env.Moment // Never: there is none
 	first *feed.Feed // the first suspicious document; nil: only an earlier sequencer saw it
 }
 
@@ -166,7 +166,7 @@ func (l *leaderState) snapshotMessage(nonce uint64, now time.Time) *coronapb.Mes
 	if s == nil {
 		s = &snapshot{}
 	}
-	return s.message(l.key, nonce, l.limitedUntil.Sub(now), l.unreadable())
+	return s.message(l.key, nonce, l.limitedUntil.Time().Sub(now), l.unreadable())
 }
 
 // couldPoll says whether a node can have a rank in the wedge of a channel that is led here. Ids
@@ -183,7 +183,7 @@ func (b *base) couldPoll(id overlay.ID, l *leaderState) bool {
 // for two leases if that is larger, because the tree has to form again.
 func (b *base) readers(l *leaderState) int {
 	n := b.app.Weight(l.key)
-	if b.clock.Now().Sub(l.since) < 2*b.cfg.MaintenanceInterval {
+	if b.clock.Now().Sub(l.since.Time()) < 2*b.cfg.MaintenanceInterval {
 		n = max(n, l.inherited.weight)
 	}
 	return n

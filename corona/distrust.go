@@ -129,7 +129,7 @@ func (in *intake) contested(l *leaderState, items []difference.Version) {
 // verify fetches a document of which a poller that is not believed has reported news, at most once in half a polling
 // interval. The request counts as load.
 func (sq *sequencer) verify(l *leaderState, now time.Time) {
-	if l.fetching == 0 && now.Sub(l.fetchedAt) >= l.interval/2 {
+	if l.fetching == 0 && now.Sub(l.fetchedAt.Time()) >= l.interval/2 {
 		sq.stats.Verified++
 		l.looks.add(1, now)
 		sq.fetchNow(l, now)

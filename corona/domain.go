@@ -34,7 +34,7 @@ type channelBudget struct {
 	key    overlay.ID
 	url    string
 	domain *domain
-	since  time.Time // when this node became the sequencer
+	since  env.Moment // when this node became the sequencer
 
 	desiredPollers  int           // number of pollers without a budget
 	desiredInterval time.Duration // interval without a budget; 0: no poll yet

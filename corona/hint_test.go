@@ -35,7 +35,7 @@ func TestAHintCausesAFetch(t *testing.T) {
 		p.lead(channel, nil)
 		l.run(time.Minute, p)
 		led := p.leaders[key(channel)]
-		l.run(led.fetchedAt.Add(c.after).Sub(l.now), p)
+		l.run(led.fetchedAt.Time().Add(c.after).Sub(l.now), p)
 		if c.prepare != nil {
 			c.prepare(p, led)
 		}

@@ -38,7 +38,7 @@ func (mo *monitor) noteFailure(l *leaderState, from env.PeerID, s State, decline
 	if _, known := l.failing[from]; known || len(l.failing) < maxFailing {
 		l.failing[from] = failureReport{s, now, declined}
 	}
-	l.recoveredAt = time.Time{}
+	l.recoveredAt = env.Never
 	if s.Kind == coronapb.State_LIMITED {
 		mo.checkRateLimit(l, now)
 	}
@@ -50,10 +50,10 @@ func (mo *monitor) noteFailure(l *leaderState, from env.PeerID, s State, decline
 		return
 	}
 	if from != "" {
-		if now.Sub(l.failureSentAt) < minStateGap {
+		if now.Sub(l.failureSentAt.Time()) < minStateGap {
 			return // other nodes cannot cause more messages than this
 		}
-		l.failureSentAt = now
+		l.failureSentAt = env.MomentOf(now)
 	}
 	l.state.Polled = now
 	mo.setState(l, s, now)
@@ -97,7 +97,7 @@ func (mo *monitor) checkRateLimit(l *leaderState, now time.Time) {
 	switch own, polled := l.failing[""]; {
 	case others == 0:
 	case polled && seen(own):
-		if until := l.domain.limitedUntil.Time(); until.After(l.limitedUntil) {
+		if until := l.domain.limitedUntil; until > l.limitedUntil {
 			l.limitedUntil = until
 			_ = mo.wedges.Broadcast(l.key, wire.Encode(l.snapshotMessage(0, now))) // without a wedge there are no pollers
 		}
@@ -108,7 +108,7 @@ func (mo *monitor) checkRateLimit(l *leaderState, now time.Time) {
 
 // check fetches a channel of which another node has reported something that this node has not seen, once in an interval.
 func (mo *monitor) check(l *leaderState, now time.Time) {
-	if l.fetching == 0 && now.Sub(l.fetchedAt) > l.interval {
+	if l.fetching == 0 && now.Sub(l.fetchedAt.Time()) > l.interval {
 		mo.fetch(l, now)
 	}
 }
@@ -134,8 +134,8 @@ func (mo *monitor) forgetFailing(l *leaderState, now time.Time) {
 // noteRecovery ends the failure of a channel if a poller has reported success since the last
 // failure and most pollers do not fail.
 func (mo *monitor) noteRecovery(l *leaderState, now time.Time) {
-	if !l.recoveredAt.IsZero() && 2*mo.failingPollers(l) < l.pollers && l.state.Kind != coronapb.State_OK {
-		l.state.Polled = l.recoveredAt
+	if l.recoveredAt != env.Never && 2*mo.failingPollers(l) < l.pollers && l.state.Kind != coronapb.State_OK {
+		l.state.Polled = l.recoveredAt.Time()
 		mo.setState(l, State{Kind: coronapb.State_OK, Detail: l.detail}, now)
 	}
 }
@@ -169,11 +169,11 @@ func (mo *monitor) setState(l *leaderState, s State, now time.Time) {
 	case !same:
 		urgency = AtOnce
 	case s.Readers != l.state.Readers, s.Hub != l.state.Hub, s.HubFault != l.state.HubFault, differMuch(float64(s.Pollers), float64(l.state.Pollers)),
-		s.Lag > 2*l.state.Lag || l.state.Lag > 2*s.Lag, s.Kind != coronapb.State_OK && now.Sub(l.stateSentAt) >= minStateGap:
+		s.Lag > 2*l.state.Lag || l.state.Lag > 2*s.Lag, s.Kind != coronapb.State_OK && now.Sub(l.stateSentAt.Time()) >= minStateGap:
 		urgency = Soon
 	}
 	if urgency != NotUrgent {
-		l.stateSentAt = now
+		l.stateSentAt = env.MomentOf(now)
 	}
 	l.state = s
 	if s.Kind == coronapb.State_OK {
@@ -207,7 +207,7 @@ func (mo *monitor) onStatusReport(l *leaderState, m *coronapb.StatusReport) {
 	}
 	if s.Kind == coronapb.State_OK {
 		delete(l.failing, from)
-		l.recoveredAt = now
+		l.recoveredAt = env.MomentOf(now)
 		mo.noteRecovery(l, now)
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tidings/corona/coronapb"
+	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay"
 )
@@ -21,8 +22,8 @@ const (
 // A move is a permanent redirect of a channel with the same feed behind it. Readers and the channel keep
 // the old address.
 type move struct {
-	to    string    // the new address; "": the channel has not moved
-	since time.Time // when the channel's address was first seen to redirect there
+	to    string     // the new address; "": the channel has not moved
+	since env.Moment // when the channel's address was first seen to redirect there
 }
 
 // note notes where a poll of the channel has ended that gave a document of this feed. asked is the address
@@ -40,13 +41,13 @@ func (m *move) note(url, asked, moved, final string, now time.Time) {
 	case moved == "" && final != m.to:
 		*m = move{} // the old address has the document again
 	case moved != "" && moved != m.to:
-		*m = move{moved, now}
+		*m = move{moved, env.MomentOf(now)}
 	}
 }
 
 // trusted returns the new address if it is polled in place of the old one, and otherwise "".
 func (m *move) trusted(now time.Time) string {
-	if m.to == "" || now.Sub(m.since) < moveTrust {
+	if m.to == "" || now.Sub(m.since.Time()) < moveTrust {
 		return ""
 	}
 	return m.to

@@ -89,14 +89,14 @@ func (sq *sequencer) suspicious(l *leaderState, from env.Peer, r *observation, n
 		l.suspicion = suspicion{}
 		return ""
 	}
-	if l.suspicion.since.IsZero() {
-		l.suspicion.since = now
+	if l.suspicion.since == env.Never {
+		l.suspicion.since = env.MomentOf(now)
 	}
 	if l.suspicion.first == nil {
 		l.suspicion.first = f
 	}
 	first := l.suspicion.first
-	if now.Sub(l.suspicion.since) < SuspicionPeriod(l.private, l.interval) && !difference.Unrelated(first, f) {
+	if now.Sub(l.suspicion.since.Time()) < SuspicionPeriod(l.private, l.interval) && !difference.Unrelated(first, f) {
 		return reason + ifItStays
 	}
 	l.suspicion = suspicion{}

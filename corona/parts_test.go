@@ -119,7 +119,7 @@ func TestAStewardGrantsWhatPermitsTake(t *testing.T) {
 	ps.owners = h.owners
 	st.enable(h.owners)
 	const url = "http://a.example/feed"
-	l := &channelBudget{key: overlay.Key("town", url), url: url, domain: ds.refer("a.example", false), since: w.now, desiredPollers: 1000}
+	l := &channelBudget{key: overlay.Key("town", url), url: url, domain: ds.refer("a.example", false), since: env.MomentOf(w.now), desiredPollers: 1000}
 	ps.join(l, w.now)
 	ask := func() {
 		m := ps.signClaims([]*coronapb.Claim{{Url: url, Readers: 60, IntervalMs: 1800_000, Pollers: 1000}}, h.Now())
@@ -358,7 +358,7 @@ func TestTheMonitorCountsFailingPollers(t *testing.T) {
 	if mo.noteFailure(c, "b", limited, false, l.now); len(r.states) != 1 || c.state.Kind != coronapb.State_LIMITED {
 		t.Errorf("two of four fail: %v", r.states)
 	}
-	c.recoveredAt = l.now
+	c.recoveredAt = env.MomentOf(l.now)
 	if mo.noteRecovery(c, l.now); c.state.Kind == coronapb.State_OK {
 		t.Error("it recovers while half of its pollers fail")
 	}

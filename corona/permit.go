@@ -133,7 +133,7 @@ func (ps *permits) pollerLimit(d *domain, p *permit, readers int, interval time.
 // awaitsGrant says whether a channel that was recently taken over is about to get a grant for more
 // pollers.
 func (ps *permits) awaitsGrant(l *channelBudget, now time.Time) bool {
-	return !ps.domains.exempt(l.domain) && now.Sub(l.since) < fullGrantIntervals*ps.cfg.MaintenanceInterval &&
+	return !ps.domains.exempt(l.domain) && now.Sub(l.since.Time()) < fullGrantIntervals*ps.cfg.MaintenanceInterval &&
 		(l.permit == nil || l.permit.pollers < l.desiredPollers)
 }
 

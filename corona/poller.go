@@ -445,9 +445,9 @@ func (po *poller) onSnapshot(key overlay.ID, t snapshotNotice) {
 	}
 	// The limit applies to this channel alone. Its sequencer has no authority over other channels
 	// of the domain.
-	var limitedUntil time.Time
+	limitedUntil := env.Never
 	if t.limitedFor > 0 {
-		limitedUntil = po.clock.Now().Add(t.limitedFor)
+		limitedUntil = env.MomentOf(po.clock.Now().Add(t.limitedFor))
 	}
 	d.setSnapshot(s, limitedUntil)
 	if t.failing != d.extras().failing {

@@ -136,7 +136,7 @@ func (ps *pushes) upkeep(l *leaderState, now time.Time) {
 // watch ends the trust in a hub that has left something out, and looks whether a silent one has.
 func (ps *pushes) watch(l *leaderState, now time.Time) {
 	p := l.push
-	switch last := now.Sub(l.fetchedAt); {
+	switch last := now.Sub(l.fetchedAt.Time()); {
 	case p.pushed() && !p.missedAt.IsZero() && now.Sub(p.missedAt) >= pushGrace:
 		ps.fail(l, "it has not delivered an item that polls have found", now)
 	case l.fetching != 0 || l.domain.limitedUntil.After(now):

@@ -54,11 +54,11 @@ func newSequencer(b *base, ds *domains, ps *permits, a *allocator, rq *requests,
 func (sq *sequencer) Lead(key overlay.ID, url string, epoch uint64, known *difference.Known, note []byte) {
 	now := sq.clock.Now()
 	l := &leaderState{
-		channelBudget: channelBudget{key: key, url: url, domain: sq.domains.refer(Origin(url)), since: now},
+		channelBudget: channelBudget{key: key, url: url, domain: sq.domains.refer(Origin(url)), since: env.MomentOf(now)},
 		pacing:        pacing{interval: sq.cfg.PollInterval},
 		reporting:     sq.intake.begin(key, epoch),
 		committed:     committed{head: known.HeadVersion()},
-		known:         known, lastRead: now, servedAt: now,
+		known:         known, lastRead: env.MomentOf(now), servedAt: env.MomentOf(now),
 	}
 	_, l.page = feed.DocumentURL(url)
 	l.state = State{Kind: coronapb.State_NEW, Since: now}
@@ -116,20 +116,20 @@ func (sq *sequencer) inherit(l *leaderState, n note, now time.Time) {
 		l.detail = n.State.Detail
 	}
 	if n.State.Kind == coronapb.State_NOT_A_FEED && strings.HasSuffix(n.State.Detail, ifItStays) {
-		l.suspicion.since = n.State.Since
-		if now.Before(l.suspicion.since) { // the other sequencer's clock was ahead
-			l.suspicion.since = now
+		l.suspicion.since = env.MomentOf(n.State.Since)
+		if l.suspicion.since.After(now) { // the other sequencer's clock was ahead
+			l.suspicion.since = env.MomentOf(now)
 		}
 	}
 	l.updateRate, l.meanBytes, l.moved, l.distrusted = n.updateRate, n.meanBytes, n.move, n.distrusted.at(now)
 	if l.moved.since.After(now) { // the other sequencer's clock was ahead
-		l.moved.since = now
+		l.moved.since = env.MomentOf(now)
 	}
 	if l.page {
 		l.known.Page().SetMarks([]byte(n.marks))
 	}
 	if l.updateRate.at.After(now) { // the other sequencer's clock was ahead
-		l.updateRate.at = now
+		l.updateRate.at = env.MomentOf(now)
 	}
 	l.interval = max(l.interval, n.interval)
 	// The slots stay where they were, on this node's clock.
@@ -152,12 +152,12 @@ func (sq *sequencer) inherit(l *leaderState, n note, now time.Time) {
 // again, whose log has lost entries, or of which it must be known whether others may poll it.
 func (sq *sequencer) fetchNow(l *leaderState, now time.Time) {
 	if !sq.domains.exempt(l.domain) && !sq.domains.takeUngranted(l.domain, now) {
-		l.fetchedAt, l.fetching = time.Time{}, 0 // upkeep tries again
+		l.fetchedAt, l.fetching = env.Never, 0 // upkeep tries again
 		return
 	}
 	at := l.moved.trusted(now)
 	url := sq.requests.address(l.key, l.url, at, l.fails, now)
-	l.fetchedAt, l.fetching = now, sq.requests.add(request{url: l.url, then: func(h env.Handle, a env.Answer, r observation, verdict State, now time.Time) {
+	l.fetchedAt, l.fetching = env.MomentOf(now), sq.requests.add(request{url: l.url, then: func(h env.Handle, a env.Answer, r observation, verdict State, now time.Time) {
 		r.asked = url
 		l.fetchAgain = false
 		sq.requests.noteMove(l.key, l.url, at, url, r.moved, verdict.Kind)
@@ -192,9 +192,8 @@ func (sq *sequencer) fetched(l *leaderState, a env.Answer, r observation, verdic
 	case d != nil && d.waiting == 0 && (a.Err != env.ErrBusy || a.RetryAfter > 0 || l.state.Kind != coronapb.State_NEW):
 		sq.poller.answered(d, a, r, verdict, now)
 	case a.Err == env.ErrBusy: // the slots of a new channel are still being dealt out, which would cancel another poll
-		l.fetchedAt, l.fetchAgain = time.Time{}, true
-		l.upkeepAt = now.Add(sq.requests.busyPause())
-		sq.calendar.Add(l.upkeepAt, l.key)
+		l.fetchedAt, l.fetchAgain = env.Never, true
+		sq.planUpkeep(l, now.Add(sq.requests.busyPause()))
 	case verdict.Kind == coronapb.State_OK:
 		sq.takeObservation(l, env.Peer{}, r, now)
 	default:
@@ -331,7 +330,7 @@ func (sq *sequencer) begin(d *assignment, now time.Time) {
 	}
 	d.led = true
 	d.setSnapshot(l.snapshot(), l.limitedUntil)
-	d.private, d.polledAt = l.private, env.MomentOf(l.fetchedAt)
+	d.private, d.polledAt = l.private, l.fetchedAt
 	if l.state.Kind != coronapb.State_OK && l.state.Kind != coronapb.State_NEW {
 		d.ensureExtra().failure = &failure{state: l.state, fails: l.fails, reportedKind: l.state.Kind, reportedAt: now}
 	}
@@ -373,19 +372,19 @@ type View struct {
 // none.
 func (sq *sequencer) Handoff(key overlay.ID) []byte {
 	var s *snapshot
-	var limitedUntil time.Time // only what the sequencer said; what this node alone has seen does not count
+	var limitedUntil env.Moment // only what the sequencer said; what this node alone has seen does not count
 	failing := 0
 	if l := sq.leaders[key]; l != nil {
 		s, limitedUntil, failing = l.snapshot(), l.limitedUntil, l.unreadable()
 	} else if d := sq.poller.assignments.Get(key); d != nil {
-		s, limitedUntil, failing = d.snapshot, d.extras().limitedUntil.Time(), d.extras().failing
+		s, limitedUntil, failing = d.snapshot, d.extras().limitedUntil, d.extras().failing
 	}
 	if s == nil && failing == 0 {
 		return nil
 	} else if s == nil {
 		s = &snapshot{}
 	}
-	return sq.cfg.Payloads.snapshotMessage(key, s, limitedUntil.Sub(sq.clock.Now()), failing)
+	return sq.cfg.Payloads.snapshotMessage(key, s, limitedUntil.Time().Sub(sq.clock.Now()), failing)
 }
 
 // setInterval sets the polling interval of a channel and the rule that gave it. f is nil after "not

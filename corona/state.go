@@ -178,7 +178,7 @@ func (n note) append() []byte {
 		Etag: v.Etag, LastModified: v.LastModified, FinalUrl: v.FinalUrl,
 		IntervalMs: uint64(n.interval.Milliseconds()), State: n.State.wire(), Weight: uint32(n.weight), Fails: uint32(min(n.fails, maxFails)),
 		Pollers: uint32(n.pollers), RefMs: millis(n.ref), UpdateRate: n.updateRate.wire(), MeanBytes: uint64(n.meanBytes),
-		Grant: []byte(n.grant), Private: n.private, Marks: []byte(n.marks), Moved: n.move.to, MovedMs: millis(n.move.since), Push: n.push.wire(), Distrusted: n.distrusted.wire(),
+		Grant: []byte(n.grant), Private: n.private, Marks: []byte(n.marks), Moved: n.move.to, MovedMs: n.move.since.Millis(), Push: n.push.wire(), Distrusted: n.distrusted.wire(),
 	})
 }
 
@@ -195,7 +195,7 @@ func parseNote(b []byte) (note, bool) {
 		interval: span(m.IntervalMs),
 		fails:    int(m.Fails), weight: int(m.Weight), pollers: int(m.Pollers), ref: timeOf(m.RefMs),
 		updateRate: updateRateFrom(m.UpdateRate), meanBytes: float64(min(m.MeanBytes, feed.MaxDocument)), grant: string(m.Grant), private: m.Private, marks: string(m.Marks),
-		move: move{m.Moved, timeOf(m.MovedMs)}, push: pushingFrom(m.Push), distrusted: distrustsFrom(m.Distrusted),
+		move: move{m.Moved, env.MomentOf(timeOf(m.MovedMs))}, push: pushingFrom(m.Push), distrusted: distrustsFrom(m.Distrusted),
 	}, true
 }
 

@@ -8,6 +8,7 @@ import (
 	"tidings/corona/coronapb"
 	"tidings/difference"
 	"tidings/honeycomb"
+	"tidings/internal/env"
 	"tidings/internal/wire"
 )
 
@@ -16,9 +17,9 @@ import (
 // the time of observation matter. Both decay, so that the estimate follows a channel that falls
 // silent or wakes up.
 type updateRate struct {
-	updates  float64   // updates seen, decayed
-	observed float64   // seconds of observation, decayed
-	at       time.Time // when both were last brought up to date; zero: observation has not begun
+	updates  float64    // updates seen, decayed
+	observed float64    // seconds of observation, decayed
+	at       env.Moment // when both were last brought up to date; Never: observation has not begun
 }
 
 const (
@@ -41,12 +42,13 @@ const (
 
 // decay brings an estimate up to date.
 func (r *updateRate) decay(now time.Time) {
-	if d := now.Sub(r.at).Seconds(); !r.at.IsZero() && d > 0 {
+	moment := env.MomentOf(now)
+	if d := moment.Sub(r.at).Seconds(); r.at != env.Never && d > 0 {
 		keep := math.Exp(-d / decayTime.Seconds())
 		r.updates *= keep
 		r.observed = r.observed*keep + d
 	}
-	r.at = now
+	r.at = moment
 }
 
 // addUpdate counts one update.
@@ -85,7 +87,7 @@ func (r *updateRate) addDates(dates []time.Time, now time.Time) {
 }
 
 func (r updateRate) wire() *coronapb.UpdateRate {
-	return &coronapb.UpdateRate{Updates: float32(r.updates), Observed: r.observed, AtMs: millis(r.at)}
+	return &coronapb.UpdateRate{Updates: float32(r.updates), Observed: r.observed, AtMs: r.at.Millis()}
 }
 
 // updateRateFrom reads an estimate that another sequencer noted.
@@ -99,7 +101,7 @@ func updateRateFrom(m *coronapb.UpdateRate) updateRate {
 	}
 	r := updateRate{updates: within(float64(m.GetUpdates())), observed: within(m.GetObserved())}
 	if ms := m.GetAtMs(); ms <= wire.MaxMillis {
-		r.at = timeOf(ms)
+		r.at = env.MomentOf(timeOf(ms))
 	}
 	return r
 }
@@ -138,28 +140,29 @@ type estimates struct {
 // lookRate is how often owners are asked to fetch a document only to confirm news. Requests and the time of
 // observation decay alike.
 type lookRate struct {
-	n         float64   // requests, decayed
-	since, at time.Time // when the first one was made, and when n was last brought up to date; zero: never
+	n         float64    // requests, decayed
+	since, at env.Moment // when the first one was made, and when n was last brought up to date
 }
 
 // lookDecay is the time after which such a request counts for 1/e.
 const lookDecay = 6 * time.Hour
 
 func (r *lookRate) add(n int, now time.Time) {
-	if r.since.IsZero() {
-		r.since, r.at = now, now
+	moment := env.MomentOf(now)
+	if r.since == env.Never {
+		r.since, r.at = moment, moment
 	}
-	r.n = r.n*math.Exp(-now.Sub(r.at).Seconds()/lookDecay.Seconds()) + float64(n)
-	r.at = now
+	r.n = r.n*math.Exp(-moment.Sub(r.at).Seconds()/lookDecay.Seconds()) + float64(n)
+	r.at = moment
 }
 
 // per returns the number of requests in an interval.
 func (r *lookRate) per(interval time.Duration, now time.Time) float64 {
-	if r.since.IsZero() {
+	if r.since == env.Never {
 		return 0
 	}
 	r.add(0, now)
-	observed := lookDecay.Seconds() * -math.Expm1(-(now.Sub(r.since)+interval).Seconds()/lookDecay.Seconds())
+	observed := lookDecay.Seconds() * -math.Expm1(-(now.Sub(r.since.Time())+interval).Seconds()/lookDecay.Seconds())
 	return r.n * interval.Seconds() / observed
 }
 

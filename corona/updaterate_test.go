@@ -8,6 +8,7 @@ import (
 
 	"tidings/corona/coronapb"
 	"tidings/honeycomb"
+	"tidings/internal/env"
 	"tidings/internal/wire"
 )
 
@@ -114,11 +115,11 @@ func TestUpdateRateOfASilentChannel(t *testing.T) {
 		t.Errorf("after a day %v", u)
 	}
 	was := r
-	r.decay(r.at.Add(-time.Hour))
+	r.decay(r.at.Time().Add(-time.Hour))
 	if r.observed != was.observed || r.updates != was.updates {
 		t.Errorf("%+v became %+v as the clock went back", was, r)
 	}
-	r = updateRate{observed: math.MaxFloat64, at: now}
+	r = updateRate{observed: math.MaxFloat64, at: env.MomentOf(now)}
 	if u := r.interval(now); u <= 0 || u > 1e8*time.Second {
 		t.Errorf("at most %v", u)
 	}
@@ -155,13 +156,13 @@ func TestDatesOfItemsCount(t *testing.T) {
 		{ago(30*24, 100*24), of(2*2./100, 48)},
 		{ago(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16), of(8, 8)},
 	} {
-		r := updateRate{at: now}
+		r := updateRate{at: env.MomentOf(now)}
 		r.addDates(c.dates, now)
 		if u := r.interval(now); u.Round(time.Second) != c.want.Round(time.Second) {
 			t.Errorf("of %v: %v, want %v", c.dates, u, c.want)
 		}
 	}
-	r := updateRate{updates: 1, observed: 3600, at: now}
+	r := updateRate{updates: 1, observed: 3600, at: env.MomentOf(now)}
 	was := r
 	if r.addDates(ago(3, 1, 9), now); r != was {
 		t.Errorf("%+v became %+v, of dates", was, r)
@@ -171,7 +172,7 @@ func TestDatesOfItemsCount(t *testing.T) {
 // The estimate survives the note of another sequencer; invalid values are dropped.
 func TestUpdateRateSurvivesANote(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
-	r := updateRate{updates: 12.5, observed: 7200, at: now}
+	r := updateRate{updates: 12.5, observed: 7200, at: env.MomentOf(now)}
 	n, ok := parseNote(note{updateRate: r, meanBytes: 99}.append())
 	if !ok || n.updateRate != r || n.meanBytes != 99 {
 		t.Errorf("%+v became %+v", r, n.updateRate)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"tidings/corona/coronapb"
+	"tidings/internal/env"
 	"tidings/overlay/wedge"
 )
 
@@ -20,7 +21,7 @@ const (
 // run keeps up the channels that are due.
 func (sq *sequencer) run(now time.Time) {
 	for key, at, ok := sq.calendar.Pop(now); ok; key, at, ok = sq.calendar.Pop(now) {
-		if l := sq.leaders[key]; l != nil && l.upkeepAt.Equal(at) {
+		if l := sq.leaders[key]; l != nil && l.upkeepAt == env.MomentOf(at) {
 			sq.upkeep(l, now)
 		}
 	}
@@ -31,14 +32,19 @@ func (sq *sequencer) run(now time.Time) {
 // not come at the same time.
 func (sq *sequencer) scheduleUpkeep(l *leaderState, now time.Time) {
 	pause := max(idleCheck, sq.cfg.MaintenanceInterval/10)
-	l.upkeepAt = now.Add(pause)
+	at := now.Add(pause)
 	if len(sq.leaders) >= batchedChannels {
 		batch := pause / upkeepBatches
 		self := sq.node.ID()
 		phase := time.Duration(binary.BigEndian.Uint64(self[:]) % uint64(batch))
-		l.upkeepAt = now.Add(pause - phase).Truncate(batch).Add(phase)
+		at = now.Add(pause - phase).Truncate(batch).Add(phase)
 	}
-	sq.calendar.Add(l.upkeepAt, l.key)
+	sq.planUpkeep(l, at)
+}
+
+func (sq *sequencer) planUpkeep(l *leaderState, at time.Time) {
+	l.upkeepAt = env.MomentOf(at)
+	sq.calendar.Add(at, l.key)
 }
 
 // upkeep checks a channel that is led here. A channel without readers for two leases gets no
@@ -47,7 +53,7 @@ func (sq *sequencer) upkeep(l *leaderState, now time.Time) {
 	sq.scheduleUpkeep(l, now)
 	l.known.Pack()
 	if sq.readers(l) > 0 {
-		l.lastRead = now
+		l.lastRead = env.MomentOf(now)
 	}
 	if term := sq.app.Term(l.key); term > l.order.Term.Epoch {
 		// Another node led the channel in between and has ended this node's order.
@@ -58,7 +64,7 @@ func (sq *sequencer) upkeep(l *leaderState, now time.Time) {
 		// order replaced this one everywhere and ended when the other sequencer gave up.
 		l.order.N = 0
 	}
-	idle, was := now.Sub(l.lastRead) > 2*sq.cfg.MaintenanceInterval, l.state.Kind == coronapb.State_IDLE
+	idle, was := now.Sub(l.lastRead.Time()) > 2*sq.cfg.MaintenanceInterval, l.state.Kind == coronapb.State_IDLE
 	switch {
 	case idle && !was:
 		sq.order(l, 0, now)
@@ -67,16 +73,16 @@ func (sq *sequencer) upkeep(l *leaderState, now time.Time) {
 	case !idle && was:
 		sq.fetchNow(l, now)
 		sq.order(l, 1, now)
-	case !idle && l.fetching != 0 && now.Sub(l.fetchedAt) >= answerTimeout:
+	case !idle && l.fetching != 0 && now.Sub(l.fetchedAt.Time()) >= answerTimeout:
 		sq.stats.Late++
 		delete(sq.requests.open, l.fetching)
 		sq.fetchNow(l, now)
-	case !idle && l.fetchedAt.IsZero() && (l.fetchAgain || l.state.Kind == coronapb.State_NEW):
+	case !idle && l.fetchedAt == env.Never && (l.fetchAgain || l.state.Kind == coronapb.State_NEW):
 		sq.fetchNow(l, now) // this node was busy, or the domain allowed no request without a grant
 	case !idle:
 		if served, _ := sq.wedges.Served(l.key); served > 0 || l.order.N == 0 || l.order.DigitBits != 0 {
-			l.servedAt = now
-		} else if now.Sub(l.servedAt) > l.interval {
+			l.servedAt = env.MomentOf(now)
+		} else if now.Sub(l.servedAt.Time()) > l.interval {
 			// All members that could poll have declined. An order of a later term asks them again, and this
 			// node takes ranks if nobody else does.
 			sq.poller.exclusions.forget(l.key)
@@ -91,7 +97,7 @@ func (sq *sequencer) upkeep(l *leaderState, now time.Time) {
 		sq.monitor.forgetFailing(l, now)
 		sq.pushes.upkeep(l, now)
 	}
-	if !idle && sq.cfg.ExemptPrivate && !l.domain.privateKnown && l.fetching == 0 && now.Sub(l.fetchedAt) > l.interval {
+	if !idle && sq.cfg.ExemptPrivate && !l.domain.privateKnown && l.fetching == 0 && now.Sub(l.fetchedAt.Time()) > l.interval {
 		sq.fetchNow(l, now) // a new sequencer that does not poll learns from a response whether the domain is exempt
 	}
 	if l.permit != nil && !l.permit.expiry.After(now) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"tidings/internal/env"
 )
 
 // A node that leads many channels wakes up for batches of them, and each channel's turn comes as often as that of few.
@@ -19,10 +21,10 @@ func TestManyChannelsAreKeptUpInBatches(t *testing.T) {
 		}
 		l.run(2*idleCheck, p)
 		for range 8 {
-			wakeUps := map[time.Time]bool{}
+			wakeUps := map[env.Moment]bool{}
 			for key, of := range p.sequencer.leaders {
 				if wakeUps[of.upkeepAt] = true; !of.upkeepAt.After(l.now) || of.upkeepAt.After(l.now.Add(idleCheck)) {
-					t.Fatalf("%d channels: %s is kept up in %v", n, key.Short(), of.upkeepAt.Sub(l.now))
+					t.Fatalf("%d channels: %s is kept up in %v", n, key.Short(), of.upkeepAt.Time().Sub(l.now))
 				}
 			}
 			if batched := n >= batchedChannels; batched && len(wakeUps) > upkeepBatches+1 || !batched && len(wakeUps) < n {

@@ -44,8 +44,8 @@ func (a *acceptor) onPrepare(from env.PeerID, m *ownerpb.Prepare) {
 		return // the candidate repeats the request
 	}
 	s.promise(m.Branch, m.Number, from)
-	if s.ledBy(from) && s.progress.promisedAt.IsZero() {
-		s.progress.promisedAt = a.clock.Now()
+	if s.ledBy(from) && s.progress.promisedAt == env.Never {
+		s.progress.promisedAt = env.MomentOf(a.clock.Now())
 	}
 	a.storage.save(s, func() {
 		if p := s.promised.in(m.Branch); p.number == m.Number && p.candidate == from && s.epoch != nil {

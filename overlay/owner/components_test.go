@@ -127,8 +127,8 @@ func TestTheEarliestCampaignCounts(t *testing.T) {
 	b := newBench(t)
 	m := &membership{base: b.base}
 	for _, c := range []struct{ in, want time.Duration }{{10, 10}, {20, 10}, {5, 5}} {
-		if m.campaignIn(b.s, c.in*time.Second); b.s.campaign.at != b.now.Add(c.want*time.Second) {
-			t.Errorf("a campaign in %d s: planned for %v", c.in, b.s.campaign.at.Sub(b.now))
+		if m.campaignIn(b.s, c.in*time.Second); b.s.campaign.at.Time() != b.now.Add(c.want*time.Second) {
+			t.Errorf("a campaign in %d s: planned for %v", c.in, b.s.campaign.at.Time().Sub(b.now))
 		}
 	}
 }
@@ -447,7 +447,7 @@ func TestARefusedCandidatePauses(t *testing.T) {
 		}
 	}
 	if b.s.candidacy != nil || p.running != 0 || b.s.campaign.promisedElsewhere != 5 || !b.s.campaign.at.After(b.now) {
-		t.Errorf("%d candidacies are under way; the next one is planned for %v", p.running, b.s.campaign.at)
+		t.Errorf("%d candidacies are under way; the next one is planned for %v", p.running, b.s.campaign.at.Time())
 	}
 }
 
@@ -492,7 +492,7 @@ func TestWhichBranchAsksForAMerge(t *testing.T) {
 		r := &merger{base: b.base, storage: b.storage, sequencer: q}
 		other := someEpoch(2)
 		other.Branch, other.Sequencer = branch, signer(1).PeerID()
-		b.s.rival.epoch, b.s.rival.seen = other, b.now
+		b.s.rival.epoch, b.s.rival.seen = other, env.MomentOf(b.now)
 		r.contactRival(b.s)
 		r.contactRival(b.s)
 		if len(b.sent) != 1 || (b.sent[0].GetMerge() != nil) != merges {

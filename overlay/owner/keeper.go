@@ -45,7 +45,7 @@ func (k *keeper) sendHeartbeats(now time.Time) {
 		case s.epoch == nil:
 			// No epoch came of a message about this key. If an epoch signed here is in force, its
 			// sequencer's next heartbeat says so.
-			if quiet := now.Sub(s.lastHeard); k.idle(s) && (quiet > forgetDelay && len(s.undecided) == 0 || quiet > k.liveness.lease) {
+			if quiet := now.Sub(s.lastHeard.Time()); k.idle(s) && (quiet > forgetDelay && len(s.undecided) == 0 || quiet > k.liveness.lease) {
 				k.forget(s)
 			}
 			continue
@@ -70,14 +70,14 @@ func (k *keeper) sendHeartbeats(now time.Time) {
 					shared[p] = append(shared[p], s)
 				}
 			}
-		case !s.notOwnerSince.IsZero() && k.idle(s) && now.Sub(s.notOwnerSince) > forgetDelay:
+		case s.notOwnerSince != env.Never && k.idle(s) && now.Sub(s.notOwnerSince.Time()) > forgetDelay:
 			k.forget(s)
 			continue
 		case s.ledBy(k.self): // since a former run; this one is about to lead it again
 		case s.owned:
 			k.suspectSequencer(s, now)
-		case s.notOwnerSince.IsZero() && k.idle(s):
-			s.notOwnerSince = now // ownership ended in a former run
+		case s.notOwnerSince == env.Never && k.idle(s):
+			s.notOwnerSince = env.MomentOf(now) // ownership ended in a former run
 		}
 		k.reportWeight(s, now)
 	}
@@ -97,10 +97,10 @@ func (k *keeper) suspectSequencer(s *replica, now time.Time) {
 	case quiet > k.liveness.lease && !s.follow && !k.node.Leaf().Covers(s.key):
 		// The key lies outside the leaf, and the owners there do not count on this node, for example because
 		// its branch has ended. The root hears of the key before this node forgets it.
-		if s.notOwnerSince.IsZero() {
+		if s.notOwnerSince == env.Never {
 			k.proposer.RequestOwners(s.key, s.url, func(ok bool) {
-				if ok && s.notOwnerSince.IsZero() {
-					s.notOwnerSince = k.clock.Now()
+				if ok && s.notOwnerSince == env.Never {
+					s.notOwnerSince = env.MomentOf(k.clock.Now())
 				}
 			})
 		}
@@ -226,10 +226,10 @@ const (
 
 // readers is what is known of the readers of a key.
 type readers struct {
-	weight   int       // clients of the key's tree, as its root counts them
-	weightAt time.Time // time of the last weight received, or reported
-	reported int       // last weight that this node, as the root, has reported
-	lastRead time.Time // last time the sequencer knew of a client
+	weight   int        // clients of the key's tree, as its root counts them
+	weightAt env.Moment // time of the last weight received, or reported
+	reported int        // last weight that this node, as the root, has reported
+	lastRead env.Moment // last time the sequencer knew of a client
 }
 
 // Follow makes this node keep the log of a key.
@@ -259,9 +259,9 @@ func (k *keeper) Unfollow(key overlay.ID) {
 // unread reports whether a key that this node leads has had no clients for retireAfter.
 func (k *keeper) unread(s *replica, now time.Time) bool {
 	if s.readers.weight > 0 || s.follow {
-		s.readers.lastRead = now
+		s.readers.lastRead = env.MomentOf(now)
 	}
-	return now.Sub(s.readers.lastRead) > retireAfter
+	return now.Sub(s.readers.lastRead.Time()) > retireAfter
 }
 
 // retire ends a log at all of its owners. A later subscriber founds it anew.
@@ -290,14 +290,14 @@ func (k *keeper) reportWeight(s *replica, now time.Time) {
 		return // not the root. A root without a tree reports 0 clients
 	}
 	if s.leader != nil {
-		s.readers.weight, s.readers.weightAt = weight, now
+		s.readers.weight, s.readers.weightAt = weight, env.MomentOf(now)
 		return
 	}
-	lately := now.Sub(s.readers.weightAt) < k.liveness.lease/2
+	lately := now.Sub(s.readers.weightAt.Time()) < k.liveness.lease/2
 	if change := weight - s.readers.reported; lately && change*weightChange <= s.readers.reported && -change*weightChange <= s.readers.reported {
 		return
 	}
-	s.readers.reported, s.readers.weightAt = weight, now
+	s.readers.reported, s.readers.weightAt = weight, env.MomentOf(now)
 	k.send(s.epoch.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_WeightReport{WeightReport: &ownerpb.WeightReport{Key: s.key[:], Weight: uint32(weight)}}})
 }
 
@@ -307,13 +307,13 @@ func (k *keeper) onWeightReport(from env.PeerID, m *ownerpb.WeightReport) {
 	if s == nil || s.leader == nil || !k.alive(from) {
 		return
 	}
-	s.readers.weight, s.readers.weightAt = int(m.Weight), k.clock.Now()
+	s.readers.weight, s.readers.weightAt = int(m.Weight), env.MomentOf(k.clock.Now())
 }
 
 // askWeight asks the root of a key's tree how many clients that has, if it has not said so for most of a lease. A root that is
 // left out of the owners keeps no replica, and would not say it by itself.
 func (k *keeper) askWeight(s *replica, now time.Time) {
-	if now.Sub(s.readers.weightAt) < k.liveness.lease*3/4 || k.node.IsRoot(s.key) {
+	if now.Sub(s.readers.weightAt.Time()) < k.liveness.lease*3/4 || k.node.IsRoot(s.key) {
 		return
 	}
 	if near := k.node.Leaf().NearestN(s.key, 1); len(near) > 0 {
@@ -348,5 +348,5 @@ func (k *keeper) forget(s *replica) {
 
 // idle reports whether nothing is under way for a key and nobody here follows it.
 func (k *keeper) idle(s *replica) bool {
-	return !s.follow && s.candidacy == nil && s.campaign.at.IsZero() && !s.campaign.waiting && s.pull == nil
+	return !s.follow && s.candidacy == nil && s.campaign.at == env.Never && !s.campaign.waiting && s.pull == nil
 }

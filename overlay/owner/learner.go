@@ -2,7 +2,6 @@ package owner
 
 import (
 	"slices"
-	"time"
 
 	"tidings/internal/env"
 	"tidings/overlay/owner/ownerpb"
@@ -79,7 +78,7 @@ func (l *learner) commit(s *replica, e *Epoch, from env.PeerID) {
 	l.proposer.epochChanged(s, e)
 	l.replicas.setEpoch(s, e)
 	s.settle()
-	s.url, s.lastHeard = e.URL, now
+	s.url, s.lastHeard = e.URL, env.MomentOf(now)
 	ops := l.storage.cut(s, e)
 	l.storage.save(s, nil, ops...)
 	if s.log.headHash() == e.AfterHash {
@@ -89,12 +88,12 @@ func (l *learner) commit(s *replica, e *Epoch, from env.PeerID) {
 	l.sequencer.epochChanged(s)
 	switch {
 	case s.owned:
-		s.notOwnerSince = time.Time{}
+		s.notOwnerSince = env.Never
 		if s.log.headHash() != e.AfterHash && s.log.find(e.AfterHash) < 0 && from != l.self {
 			l.puller.pullFrom(s, from)
 		}
 	case !s.follow:
-		s.notOwnerSince = now
+		s.notOwnerSince = env.MomentOf(now)
 	}
 	l.after(leafSettleTime, task{kind: taskCheckOwners, key: s.key}) // the leaf may have changed during the candidacy
 	l.departure.start(s)

@@ -28,7 +28,7 @@ type membership struct {
 
 // A campaign is what a node knows of its attempts to begin an epoch of a key.
 type campaign struct {
-	at                time.Time                // time of the next campaign; zero: none planned
+	at                env.Moment               // time of the next campaign; zero: none planned
 	waiting           bool                     // the campaign waits for one of maxCandidacies slots
 	promisedElsewhere uint32                   // highest epoch number that an owner has promised to another candidate; 0: none known
 	abandoned         map[Hash]bool            // own proposals that were given up; at most maxAbandoned
@@ -103,8 +103,8 @@ func (m *membership) LeafChanged() {
 // campaignIn plans a campaign after d, unless an earlier one is planned.
 func (m *membership) campaignIn(s *replica, d time.Duration) {
 	at := m.clock.Now().Add(d)
-	if s.candidacy == nil && !s.campaign.waiting && (s.campaign.at.IsZero() || at.Before(s.campaign.at)) {
-		s.campaign.at = m.after(d, task{kind: taskCampaign, key: s.key})
+	if s.candidacy == nil && !s.campaign.waiting && (s.campaign.at == env.Never || s.campaign.at.After(at)) {
+		s.campaign.at = env.MomentOf(m.after(d, task{kind: taskCampaign, key: s.key}))
 	}
 }
 
@@ -134,7 +134,7 @@ func (l *liveness) failed(s *replica) bool { return l.silent(s) || l.stalled(s) 
 
 // lastHeard returns the time of the sequencer's last sign of life, about this key or in a heartbeat.
 func (l *liveness) lastHeard(s *replica) time.Time {
-	at := s.lastHeard
+	at := s.lastHeard.Time()
 	if s.epoch != nil {
 		if b := l.matched[s.epoch.Sequencer]; b.After(at) {
 			at = b
@@ -144,7 +144,7 @@ func (l *liveness) lastHeard(s *replica) time.Time {
 }
 
 // heard records a sign of life of a key's sequencer.
-func (l *liveness) heard(s *replica) { s.lastHeard = l.clock.Now() }
+func (l *liveness) heard(s *replica) { s.lastHeard = env.MomentOf(l.clock.Now()) }
 
 // mustHandOver reports whether this node is leaving and has to hand over the key: it leads the key, or the other live
 // owners are no quorum.

@@ -35,8 +35,8 @@ type merger struct {
 // A rival is another branch of a key that is live.
 type rival struct {
 	epoch     *Epoch       // epoch of the other branch; nil: none known
-	seen      time.Time    // last message about it
-	gaveWay   time.Time    // last time the rival asked this branch to continue in its place
+	seen      env.Moment   // last message about it
+	gaveWay   env.Moment   // last time the rival asked this branch to continue in its place
 	contacted bool         // a message about the rival was sent less than contactPause ago
 	merge     *branchMerge // non-nil while entries of the other branch are appended here
 }
@@ -51,7 +51,7 @@ type branchMerge struct {
 // givesWay reports whether a branch that this node leads has lacked a quorum for giveWayTime, and so cannot append
 // what another branch has.
 func (r *merger) givesWay(s *replica) bool {
-	return s.leader != nil && !s.noQuorumSince.IsZero() && r.clock.Now().Sub(s.noQuorumSince) >= giveWayTime
+	return s.leader != nil && s.noQuorumSince != env.Never && r.clock.Now().Sub(s.noQuorumSince.Time()) >= giveWayTime
 }
 
 // onOtherBranch handles the news that another branch of a key is live. If told, merged is the head of this
@@ -75,7 +75,7 @@ func (r *merger) onOtherBranch(s *replica, e *Epoch, from env.PeerID, merged Has
 		}
 	}
 	if s.rival.epoch == nil || s.rival.epoch.Branch != e.Branch || s.rival.epoch.Number <= e.Number {
-		s.rival.epoch, s.rival.seen = e, r.clock.Now()
+		s.rival.epoch, s.rival.seen = e, env.MomentOf(r.clock.Now())
 	}
 	wins := e.Branch < s.epoch.Branch || r.givesWay(s)
 	switch {
@@ -108,7 +108,7 @@ func (r *merger) contactRival(s *replica) {
 	}
 	r.pauseContact(s)
 	goesOn, gives := s.rival.epoch.Branch > s.epoch.Branch, r.givesWay(s)
-	if goesOn && !gives || r.clock.Now().Sub(s.rival.gaveWay) < rivalTime {
+	if goesOn && !gives || r.clock.Now().Sub(s.rival.gaveWay.Time()) < rivalTime {
 		r.sendCommit(s.rival.epoch.Sequencer, s)
 		return
 	}
@@ -130,7 +130,7 @@ func (r *merger) retryContact(s *replica, now time.Time) {
 	s.rival.contacted = false
 	switch {
 	case s.rival.epoch == nil || s.epoch == nil || s.leader == nil:
-	case s.rival.epoch.Branch == s.epoch.Branch, now.Sub(s.rival.seen) > rivalTime:
+	case s.rival.epoch.Branch == s.epoch.Branch, now.Sub(s.rival.seen.Time()) > rivalTime:
 		s.rival.epoch = nil
 	default:
 		r.contactRival(s)
@@ -165,13 +165,13 @@ func (r *merger) onMerge(from env.PeerID, m *ownerpb.Merge) error {
 		r.stats.Untrusted++
 		return nil
 	}
-	s.rival.epoch, s.rival.seen = their, r.clock.Now()
+	s.rival.epoch, s.rival.seen = their, env.MomentOf(r.clock.Now())
 	if their.Branch < s.epoch.Branch && !m.GivesWay || r.givesWay(s) {
 		r.contactRival(s) // the other branch should continue, and does not know it
 		return nil
 	}
 	if m.GivesWay {
-		s.rival.gaveWay = r.clock.Now()
+		s.rival.gaveWay = env.MomentOf(r.clock.Now())
 	}
 	if len(m.Head) == 0 {
 		r.sendMerged(from, s, Hash{})

@@ -73,10 +73,10 @@ func (p *proposer) onRequestOwners(key overlay.ID, url string, keeper *overlay.C
 
 // campaign starts the candidacy that was planned for now.
 func (p *proposer) campaign(s *replica, now time.Time) {
-	if s.campaign.at.IsZero() || s.campaign.at.After(now) {
+	if s.campaign.at == env.Never || s.campaign.at.After(now) {
 		return // planned for another time
 	}
-	s.campaign.at = time.Time{}
+	s.campaign.at = env.Never
 	p.start(s)
 }
 
@@ -99,7 +99,7 @@ func (p *proposer) start(s *replica) {
 		b.founding, b.forced = true, s.epoch != nil
 	} else {
 		incumbent := s.epoch.Sequencer
-		stuck := !s.noQuorumSince.IsZero() || s.promisedAway() || s.campaign.promisedElsewhere > s.epoch.Number // a higher epoch was promised
+		stuck := s.noQuorumSince != env.Never || s.promisedAway() || s.campaign.promisedElsewhere > s.epoch.Number // a higher epoch was promised
 		switch {
 		case s.ledBy(p.self) && sameSet(want, s.epoch.Owners) && !stuck:
 			return
@@ -113,7 +113,7 @@ func (p *proposer) start(s *replica) {
 		if len(b.oldOwners) <= 2 {
 			patience = min(patience, pairPatience)
 		}
-		b.forced = !s.noQuorumSince.IsZero() && now.Sub(s.noQuorumSince) >= patience
+		b.forced = s.noQuorumSince != env.Never && now.Sub(s.noQuorumSince.Time()) >= patience
 		if !s.conduct.turns.begin(p.self, now) && !b.forced && !p.leaving {
 			p.campaignIn(s, candidacyTime/2) // another candidate has its turn
 			return
@@ -323,10 +323,10 @@ func (p *proposer) end(s *replica) {
 // is waited for no longer than one that begins none.
 func (p *proposer) epochChanged(s *replica, e *Epoch) {
 	p.end(s)
-	s.noQuorumSince, s.campaign.promisedElsewhere, s.campaign.abandoned = time.Time{}, 0, nil
+	s.noQuorumSince, s.campaign.promisedElsewhere, s.campaign.abandoned = env.Never, 0, nil
 	missingAt := s.progress.missingAt
 	if s.epoch == nil || s.epoch.Sequencer != e.Sequencer {
-		missingAt = time.Time{}
+		missingAt = env.Never
 	}
 	s.progress, s.conduct.turns, s.conduct.withheld = progress{missingAt: missingAt}, nil, nil
 }
@@ -351,12 +351,12 @@ func (p *proposer) abandon(s *replica, pause time.Duration) {
 		// A quorum has promised, but new owners do not sign, for example because they own the key in another
 		// branch. This branch has a quorum and does not give way to that one. If the old owners had the time to sign and
 		// did not, there is no quorum, whatever they promise.
-		s.noQuorumSince = time.Time{}
+		s.noQuorumSince = env.Never
 	default:
-		if s.noQuorumSince.IsZero() {
-			s.noQuorumSince = b.since
+		if s.noQuorumSince == env.Never {
+			s.noQuorumSince = env.MomentOf(b.since)
 		}
-		if p.clock.Now().Sub(s.noQuorumSince) >= giveWayTime && !p.node.IsRoot(s.key) {
+		if p.clock.Now().Sub(s.noQuorumSince.Time()) >= giveWayTime && !p.node.IsRoot(s.key) {
 			p.RequestOwners(s.key, s.url, func(bool) {}) // the root may know a live branch
 		}
 	}

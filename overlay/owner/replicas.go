@@ -27,8 +27,8 @@ type replica struct {
 	version uint64 // version of note; rises by one with each change
 
 	readers       readers
-	lastHeard     time.Time // the sequencer's last sign of life about this key
-	notOwnerSince time.Time // time this node ceased to be an owner, or that the others ceased to count on it; zero: it is one
+	lastHeard     env.Moment // the sequencer's last sign of life about this key
+	notOwnerSince env.Moment // time this node ceased to be an owner, or that the others ceased to count on it; zero: it is one
 
 	leader    *leaderState // non-nil while this node is the sequencer
 	candidacy *candidacy   // non-nil while this node is a candidate
@@ -38,7 +38,7 @@ type replica struct {
 	campaign campaign
 	rival    rival
 
-	noQuorumSince time.Time // start of the time without answers from a quorum; zero: a quorum answers
+	noQuorumSince env.Moment // start of the time without answers from a quorum; zero: a quorum answers
 
 	conduct  conduct
 	progress progress
@@ -100,7 +100,7 @@ func sortedByKey(of iter.Seq[*replica]) []*replica {
 func (r *replicas) ensure(key overlay.ID, url string, now time.Time) *replica {
 	s := r.byKey[key]
 	if s == nil {
-		s = &replica{key: key, url: url, lastHeard: now}
+		s = &replica{key: key, url: url, lastHeard: env.MomentOf(now)}
 		if locks := r.retired[key]; locks != nil {
 			s.promised, s.signed = locks.promised, locks.signed
 			delete(r.retired, key)

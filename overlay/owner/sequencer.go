@@ -24,7 +24,7 @@ type sequencer struct {
 type leaderState struct {
 	queue    []pending
 	inflight *inflight                // entry sent, but not committed; nil: none
-	retryAt  time.Time                // time of the next check for missing acknowledgements
+	retryAt  env.Moment               // time of the next check for missing acknowledgements
 	lagging  *inflight                // last committed entry, while it is still sent to slow owners; nil: none
 	unacked  map[env.PeerID]time.Time // owners that owe an acknowledgement, with the time since when
 	heeded   map[env.PeerID]time.Time // owners for whose sake an epoch was to be made, with the time when
@@ -211,7 +211,7 @@ func (q *sequencer) maybeCommit(s *replica) {
 	}
 	q.noteAcks(s)
 	l.inflight, l.lagging = nil, f
-	s.noQuorumSince = time.Time{}
+	s.noQuorumSince = env.Never
 	q.sendReplicateAck(f.entry, f.acks...)
 	q.storage.markCommitted(s, f.entry.Hash)
 	q.committed(s, f)
@@ -254,7 +254,7 @@ func (q *sequencer) epochChanged(s *replica) {
 func (q *sequencer) becomeLeader(s *replica) {
 	if s.leader == nil {
 		s.leader = &leaderState{}
-		s.readers.lastRead = q.clock.Now()
+		s.readers.lastRead = env.MomentOf(q.clock.Now())
 		s.readers.weightAt = s.readers.lastRead // the root has a lease to report the weight
 		q.emit(BecameSequencer{s.key})
 	}
@@ -336,7 +336,7 @@ func (q *sequencer) sendReplicate(s *replica, f *inflight) {
 // retry sends an entry again to the owners that have not acknowledged it.
 func (q *sequencer) retry(s *replica, now time.Time) {
 	l := s.leader
-	if l == nil || now.Before(l.retryAt) {
+	if l == nil || l.retryAt.After(now) {
 		return
 	}
 	again := answerTime
@@ -344,8 +344,8 @@ func (q *sequencer) retry(s *replica, now time.Time) {
 	case l.inflight != nil && len(l.inflight.acks) == 0:
 		return // not durable here yet; replicate is called when it is
 	case l.inflight != nil:
-		if l.inflight.tries > 3 && s.noQuorumSince.IsZero() {
-			s.noQuorumSince = now
+		if l.inflight.tries > 3 && s.noQuorumSince == env.Never {
+			s.noQuorumSince = env.MomentOf(now)
 			q.campaignIn(s, 0)
 		}
 		again = min(time.Duration(l.inflight.tries), 5) * answerTime
@@ -365,7 +365,7 @@ func (q *sequencer) retry(s *replica, now time.Time) {
 
 // retryIn plans the next retry in place of an earlier plan.
 func (q *sequencer) retryIn(s *replica, d time.Duration) {
-	s.leader.retryAt = q.after(d, task{kind: taskRetryReplicate, key: s.key})
+	s.leader.retryAt = env.MomentOf(q.after(d, task{kind: taskRetryReplicate, key: s.key}))
 }
 
 // onReplicateAck handles an owner's acknowledgement. From the sequencer it means that the entry is committed.

@@ -330,7 +330,7 @@ func (d *storage) load(now time.Time) error {
 			d.log.Warn("log of a feed is unreadable and is pulled from the network again", "err", err)
 			return true
 		}
-		s.lastHeard = now
+		s.lastHeard = env.MomentOf(now)
 		s.campaign.shorten(now)
 		if s.epoch == nil && !s.follow {
 			d.replicas.retired[s.key] = s

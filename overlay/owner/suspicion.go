@@ -141,20 +141,20 @@ func (m *membership) judge(s *replica, b *candidacy) {
 
 // A progress tells since when an owner has been waiting for the sequencer of a key. The zero time means that it is not.
 type progress struct {
-	promisedAt  time.Time // the sequencer has a promise for another epoch, and none has followed
-	uncommitted Hash      // last entry here, if it is not known to be committed
-	storedAt    time.Time // when that was noticed
-	datedAhead  bool      // the sequencer has sent an entry that is dated too far ahead
-	missingAt   time.Time // the layers above know of something that the log should have
+	promisedAt  env.Moment // the sequencer has a promise for another epoch, and none has followed
+	uncommitted Hash       // last entry here, if it is not known to be committed
+	storedAt    env.Moment // when that was noticed
+	datedAhead  bool       // the sequencer has sent an entry that is dated too far ahead
+	missingAt   env.Moment // the layers above know of something that the log should have
 }
 
 // observe notes whether the last entry of a log is committed.
 func (w *progress) observe(s *replica, now time.Time) {
 	switch head := s.log.headHash(); {
 	case s.log.headCommitted():
-		w.uncommitted, w.storedAt = Hash{}, time.Time{}
+		w.uncommitted, w.storedAt = Hash{}, env.Never
 	case w.uncommitted != head:
-		w.uncommitted, w.storedAt = head, now
+		w.uncommitted, w.storedAt = head, env.MomentOf(now)
 	}
 }
 
@@ -169,8 +169,8 @@ func (l *liveness) stalled(s *replica) bool {
 	if s.progress.observe(s, now); s.progress.datedAhead {
 		return true
 	}
-	for _, since := range []time.Time{s.progress.promisedAt, s.progress.storedAt, s.progress.missingAt} {
-		if !since.IsZero() && now.Sub(since) > l.lease/2 {
+	for _, since := range []env.Moment{s.progress.promisedAt, s.progress.storedAt, s.progress.missingAt} {
+		if since != env.Never && now.Sub(since.Time()) > l.lease/2 {
 			return l.living(s.epoch.Owners) >= s.epoch.Quorum() // otherwise no sequencer could do better
 		}
 	}
@@ -184,9 +184,9 @@ func (o *Owners) Missing(key [32]byte, missing bool) {
 	switch {
 	case s == nil:
 	case !missing:
-		s.progress.missingAt = time.Time{}
-	case s.progress.missingAt.IsZero():
-		s.progress.missingAt = o.clock.Now()
+		s.progress.missingAt = env.Never
+	case s.progress.missingAt == env.Never:
+		s.progress.missingAt = env.MomentOf(o.clock.Now())
 	}
 }
 

@@ -268,7 +268,7 @@ func TestAnEntryDatedAheadIsNotStored(t *testing.T) {
 			t.Fatal(err)
 		}
 		stored, refused := len(b.take()) > 0, b.stats.DatedAhead > 0
-		if late := ahead > maxDateAhead; stored == late || refused != late || b.s.progress.datedAhead != late || b.s.campaign.at.IsZero() == late {
+		if late := ahead > maxDateAhead; stored == late || refused != late || b.s.progress.datedAhead != late || (b.s.campaign.at == env.Never) == late {
 			t.Errorf("%v ahead: stored %v, refused %v", ahead, stored, refused)
 		}
 		b.s.log.set(nil)
@@ -282,7 +282,7 @@ func TestAFirstEpochWithAnEntryDatedAheadIsRefused(t *testing.T) {
 	p := &proposer{membership: &membership{base: b.base}}
 	l := &learner{base: b.base, storage: b.storage, puller: b.puller(), liveness: b.liveness(), proposer: p}
 	b.s.epoch = nil
-	if l.refuseDate(b.s); b.stats.DatedAhead != 1 || !b.s.campaign.at.IsZero() {
+	if l.refuseDate(b.s); b.stats.DatedAhead != 1 || b.s.campaign.at != env.Never {
 		t.Errorf("refused %d times, campaign at %v", b.stats.DatedAhead, b.s.campaign.at)
 	}
 }
@@ -321,10 +321,10 @@ func TestNewEpochsOfASequencerHideNoStall(t *testing.T) {
 			next.Sequencer = signer(2).PeerID()
 		}
 		b.replicas.setEpoch(b.s, e)
-		b.s.progress.missingAt, b.s.progress.promisedAt = b.now, b.now
+		b.s.progress.missingAt, b.s.progress.promisedAt = env.MomentOf(b.now), env.MomentOf(b.now)
 		p := &proposer{membership: &membership{base: b.base}}
 		p.epochChanged(b.s, next)
-		if b.s.progress.missingAt.IsZero() == same || !b.s.progress.promisedAt.IsZero() {
+		if (b.s.progress.missingAt == env.Never) == same || b.s.progress.promisedAt != env.Never {
 			t.Errorf("the same sequencer: %v: %+v", same, b.s.progress)
 		}
 	}
