@@ -77,6 +77,12 @@ type Signed struct {
 	Raw []byte
 }
 
+// Signature returns the signature in the envelope.
+func (s Signed) Signature() []byte {
+	field, _ := fieldsOf(s.Raw)
+	return field[2]
+}
+
 // A Signer signs for one node in one network.
 type Signer struct {
 	private ed25519.PrivateKey

@@ -200,7 +200,7 @@ func (b *candidacy) propose(s *replica, founder overlay.ID, now time.Time) *Epoc
 	if head := s.log.head(); head != nil {
 		e.After, e.AfterHash = head.At, head.Hash
 	}
-	b.proposal = e.encodeStatement()
+	b.proposal = e.hashed()
 	return b.proposal
 }
 

@@ -1,6 +1,8 @@
 package owner
 
 import (
+	"bytes"
+	"crypto/ed25519"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -42,11 +44,13 @@ type Epoch struct {
 	Concurrent []Hash // epochs after Prior that may have been certified too; at most maxConcurrent
 	Time       time.Time
 
-	Hash      Hash
-	statement []byte
+	Hash Hash // of the statement
+	// otherwise is the statement if it was encoded otherwise than encode does, for example by a later release with more fields.
+	// A node has an epoch of each of its feeds, and makes any other statement again from the fields.
+	otherwise []byte
 	// signers are the peers whose signatures were verified; signatures are theirs, in the same order.
 	signers    []env.PeerID
-	signatures [][]byte
+	signatures [][ed25519.SignatureSize]byte
 }
 
 // ErrEpoch reports bytes that are not a valid epoch.
@@ -71,8 +75,21 @@ func in(set []env.PeerID) func(env.PeerID) bool {
 	return func(p env.PeerID) bool { return slices.Contains(set, p) }
 }
 
-// encodeStatement encodes the statement of a new epoch and sets its hash.
-func (e *Epoch) encodeStatement() *Epoch {
+// statement returns what the owners sign, whose hash is Hash.
+func (e *Epoch) statement() []byte {
+	if e.otherwise != nil {
+		return e.otherwise
+	}
+	return e.encode()
+}
+
+// hashed sets the hash of a new epoch.
+func (e *Epoch) hashed() *Epoch {
+	e.Hash = HashOf(e.statement())
+	return e
+}
+
+func (e *Epoch) encode() []byte {
 	m := &ownerpb.EpochStatement{
 		Key:       e.Key[:],
 		Url:       e.URL,
@@ -92,9 +109,7 @@ func (e *Epoch) encodeStatement() *Epoch {
 	for _, h := range e.Concurrent {
 		m.Concurrent = append(m.Concurrent, h[:])
 	}
-	e.statement = wire.Encode(m)
-	e.Hash = HashOf(e.statement)
-	return e
+	return wire.Encode(m)
 }
 
 // openStatement decodes an epoch's statement and checks its bounds. The result has no signatures.
@@ -120,7 +135,6 @@ func openStatement(b []byte) (*Epoch, error) {
 		Prior:     prior,
 		Time:      time.UnixMilli(int64(m.TimeMs)).UTC(),
 		Hash:      HashOf(b),
-		statement: b,
 	}
 	for _, o := range m.Owners {
 		if len(o) != 32 {
@@ -146,6 +160,9 @@ func openStatement(b []byte) (*Epoch, error) {
 		return nil, fmt.Errorf("%w: the sequencer is not an owner", ErrEpoch)
 	}
 	e.Sequencer = e.Owners[i] // the same string: a node has an epoch of each feed
+	if !bytes.Equal(e.encode(), b) {
+		e.otherwise = b
+	}
 	return e, nil
 }
 
@@ -194,7 +211,7 @@ func (e *Epoch) addSignature(verify wire.Verifier, raw []byte) (env.PeerID, bool
 		id = e.Owners[i]
 	}
 	e.signers = append(e.signers, id)
-	e.signatures = append(e.signatures, signed.Raw)
+	e.signatures = append(e.signatures, [ed25519.SignatureSize]byte(signed.Signature()))
 	return id, true
 }
 
@@ -213,7 +230,16 @@ func (e *Epoch) proto() *ownerpb.Epoch {
 	if e == nil {
 		return nil
 	}
-	return &ownerpb.Epoch{Statement: e.statement, Signatures: e.signatures}
+	return &ownerpb.Epoch{Statement: e.statement(), Signatures: e.envelopes()}
+}
+
+// envelopes returns the signatures as they are sent.
+func (e *Epoch) envelopes() [][]byte {
+	of := make([][]byte, len(e.signers))
+	for i, p := range e.signers {
+		of[i] = wire.Envelope(publicKey(p), e.Hash[:], e.signatures[i][:])
+	}
+	return of
 }
 
 func epochsProto(of []*Epoch) (m []*ownerpb.Epoch) {

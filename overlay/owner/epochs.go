@@ -90,7 +90,7 @@ func (p *EpochCache) find(h Hash, signatures [][]byte) *Epoch {
 		return nil
 	}
 	for _, of := range []map[Hash]*Epoch{p.recent, p.older} {
-		if e := of[h]; e != nil && slices.EqualFunc(e.signatures, signatures, bytes.Equal) {
+		if e := of[h]; e != nil && slices.EqualFunc(e.envelopes(), signatures, bytes.Equal) {
 			return e
 		}
 	}

@@ -39,7 +39,7 @@ func someEpoch(owners int) *Epoch {
 		e.Owners = append(e.Owners, signer(byte(i)).PeerID())
 	}
 	e.Sequencer = e.Owners[0]
-	e.encodeStatement()
+	e.hashed()
 	for i := range owners {
 		e.addSignature(verify, signer(byte(i)).Sign(wire.DomainEpoch, e.Hash[:]).Raw)
 	}
@@ -117,11 +117,27 @@ func TestAnEntryIsNotKeptTwice(t *testing.T) {
 	}
 }
 
+// The statement of an epoch and its signatures are made again from the fields, unless they were encoded otherwise.
+func TestAnEpochIsNotKeptTwice(t *testing.T) {
+	e := someEpoch(3)
+	opened, err := openEpoch(verify, e.proto())
+	if err != nil || opened.otherwise != nil || !bytes.Equal(opened.Bytes(), e.Bytes()) {
+		t.Errorf("%d bytes are kept beside the fields: %v", len(opened.otherwise), err)
+	}
+	e.otherwise = padded(e.statement(), 9)
+	e.hashed()
+	e.signers, e.signatures = nil, nil
+	e.addSignature(verify, padded(signer(1).Sign(wire.DomainEpoch, e.Hash[:]).Raw, 9))
+	if opened, err = openEpoch(verify, e.proto()); err != nil || !bytes.Equal(opened.statement(), e.otherwise) || len(opened.signers) != 1 {
+		t.Errorf("an epoch with a further field became %x of %d signers: %v", opened.statement(), len(opened.signers), err)
+	}
+}
+
 // FuzzEntry opens any bytes as an entry from a stranger.
 func FuzzEntry(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(someEntry().Raw())
-	f.Add(someEpoch(1).signatures[0])
+	f.Add(someEpoch(1).envelopes()[0])
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if e, err := OpenEntry(verify, raw); err == nil && !bytes.Equal(e.Raw(), raw) {
 			t.Errorf("%x is kept as %x", raw, e.Raw())
@@ -132,10 +148,10 @@ func FuzzEntry(f *testing.F) {
 // FuzzEpochStatement decodes any bytes as an epoch statement: an accepted one is within bounds and survives encoding.
 func FuzzEpochStatement(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(someEpoch(1).statement)
+	f.Add(someEpoch(1).statement())
 	later := someEpoch(5)
 	later.After, later.AfterHash, later.Prior, later.Concurrent = Position{1, 2, 3}, HashOf(nil), HashOf(nil), []Hash{HashOf(nil)}
-	f.Add(later.encodeStatement().statement)
+	f.Add(later.hashed().statement())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := openStatement(b)
 		if err != nil {
@@ -144,9 +160,13 @@ func FuzzEpochStatement(f *testing.F) {
 		if len(e.Owners) > maxOwners || !e.owns(e.Sequencer) || e.Number == 0 || len(e.URL) > maxURL || len(e.Concurrent) > maxConcurrent {
 			t.Errorf("an epoch beyond bounds: %+v", e)
 		}
+		if !bytes.Equal(e.statement(), b) {
+			t.Errorf("%x is kept as %x", b, e.statement())
+		}
 		same := *e
-		same.encodeStatement()
-		again, err := openStatement(same.statement)
+		same.otherwise = nil
+		same.hashed()
+		again, err := openStatement(same.statement())
 		if err != nil || !reflect.DeepEqual(again, &same) {
 			t.Errorf("%+v became %+v, %v", &same, again, err)
 		}
@@ -168,7 +188,7 @@ func FuzzEpoch(f *testing.F) {
 			t.Errorf("%d signers, %d signatures", len(e.signers), len(e.signatures))
 		}
 		for i, id := range e.signers {
-			signed, err := verify.Open(wire.DomainEpoch, e.signatures[i])
+			signed, err := verify.Open(wire.DomainEpoch, e.envelopes()[i])
 			if err != nil || wire.PeerIDOf(signed.Key) != id || Hash(signed.Payload) != e.Hash || slices.Contains(e.signers[:i], id) {
 				t.Errorf("signer %d has not signed", i)
 			}
@@ -218,11 +238,12 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 		e.Concurrent = append(e.Concurrent, HashOf(nil))
 	}
 	e.Sequencer = e.Owners[0]
-	if e.encodeStatement(); len(e.statement) > maxStatement {
-		t.Fatalf("an honest statement of %d bytes is refused", len(e.statement))
+	honest := e.statement()
+	if len(honest) > maxStatement {
+		t.Fatalf("an honest statement of %d bytes is refused", len(honest))
 	}
-	e.statement = padded(e.statement, maxStatement-len(e.statement)-4)
-	e.Hash = HashOf(e.statement)
+	e.otherwise = padded(honest, maxStatement-len(honest)-4)
+	e.hashed()
 	for i := range maxSignatures {
 		raw := signer(byte(i)).Sign(wire.DomainEpoch, e.Hash[:]).Raw
 		if len(raw) > maxSignature {

@@ -244,7 +244,7 @@ func (p *proposer) propose(s *replica) {
 
 func (p *proposer) sendSigns(s *replica) {
 	b := s.candidacy
-	m := &ownerpb.Message{Body: &ownerpb.Message_Sign{Sign: &ownerpb.Sign{Statement: b.proposal.statement, Forced: b.forced}}}
+	m := &ownerpb.Message{Body: &ownerpb.Message_Sign{Sign: &ownerpb.Sign{Statement: b.proposal.statement(), Forced: b.forced}}}
 	p.sendOthers(without(b.voters(), b.proposal.signers), m)
 }
 
