@@ -193,7 +193,9 @@ func (sq *sequencer) fetched(l *leaderState, a env.Answer, r observation, verdic
 		sq.poller.answered(d, a, r, verdict, now)
 	case a.Err == env.ErrBusy: // the slots of a new channel are still being dealt out, which would cancel another poll
 		l.fetchedAt, l.fetchAgain = env.Never, true
-		sq.planUpkeep(l, now.Add(sq.requests.busyPause()))
+		at := now.Add(sq.requests.busyPause())
+		l.upkeepAt = env.MomentOf(at)
+		sq.calendar.Add(at, l.key)
 	case verdict.Kind == coronapb.State_OK:
 		sq.takeObservation(l, env.Peer{}, r, now)
 	default:

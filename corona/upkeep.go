@@ -39,10 +39,6 @@ func (sq *sequencer) scheduleUpkeep(l *leaderState, now time.Time) {
 		phase := time.Duration(binary.BigEndian.Uint64(self[:]) % uint64(batch))
 		at = now.Add(pause - phase).Truncate(batch).Add(phase)
 	}
-	sq.planUpkeep(l, at)
-}
-
-func (sq *sequencer) planUpkeep(l *leaderState, at time.Time) {
 	l.upkeepAt = env.MomentOf(at)
 	sq.calendar.Add(at, l.key)
 }

@@ -253,7 +253,7 @@ func (s *Server) apiStatus(_ http.ResponseWriter, r *http.Request) (any, error) 
 }
 
 func (s *Server) apiDoctor(_ http.ResponseWriter, r *http.Request) (any, error) {
-	findings, err := s.subs.Doctor(r.Context())
+	findings, err := s.subs.Doctor(r.Context(), nil)
 	if findings == nil {
 		findings = []Finding{}
 	}

@@ -112,7 +112,7 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 // attention finds what a person should do something about: the node's warnings and problems, and feeds that are in
 // trouble, have moved, or have another key.
 func (s *Server) attention(r *http.Request, status Status, channels []Channel) (a attention, err error) {
-	findings, err := s.subs.Doctor(r.Context())
+	findings, err := s.subs.Doctor(r.Context(), channels)
 	if err != nil {
 		return a, err
 	}

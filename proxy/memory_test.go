@@ -250,7 +250,7 @@ func (m *memoryNode) Inspect(ctx context.Context, url string) (Inspection, error
 	return m.inspections[url], m.inspectErrors[url]
 }
 
-func (m *memoryNode) Doctor(ctx context.Context) ([]Finding, error) { return m.findings, nil }
+func (m *memoryNode) Doctor(context.Context, []Channel) ([]Finding, error) { return m.findings, nil }
 
 // subscriptions returns the subscribed addresses, and whether each was made by reading.
 func (m *memoryNode) subscriptions() map[string]bool {

@@ -29,7 +29,7 @@ func (s *Server) nodePage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	findings, err := s.subs.Doctor(r.Context())
+	findings, err := s.subs.Doctor(r.Context(), nil)
 	if err != nil {
 		return err
 	}

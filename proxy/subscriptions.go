@@ -50,7 +50,9 @@ type Subscriptions interface {
 	// ListPart returns a part of the same list in the order of addresses.
 	ListPart(ctx context.Context, q ListQuery) (ListPart, error)
 	Status(ctx context.Context) (Status, error)
-	Doctor(ctx context.Context) ([]Finding, error)
+	// Doctor returns what is wrong with the node and its subscriptions. Those that the caller has listed are not listed again; nil:
+	// it has not.
+	Doctor(ctx context.Context, listed []Channel) ([]Finding, error)
 	Network(ctx context.Context) (Network, error)
 	// Pollers returns the members that poll a channel, as far as the node knows them, those nearest to its key first. It
 	// knows the others only if it polls the channel itself.

@@ -53,6 +53,14 @@ func attributesOf(s feedtree.Subscription) (a attributes) {
 	return a
 }
 
+// attributes returns the attributes of a subscription without decoding them again. The loop calls it.
+func (s *subscriptions) attributes(f feedtree.Subscription) attributes {
+	if r := s.byKey[f.Key]; r != nil && r.subscribed {
+		return r.attributes
+	}
+	return attributesOf(f)
+}
+
 // rank says who wants a subscription: nobody who asked for it, contacts of the messenger, or the node's user.
 func (a attributes) rank() int {
 	switch {

@@ -133,7 +133,7 @@ func TestHubsPushToANodeWithAPublicAddress(t *testing.T) {
 			t.Errorf("%s %s: %s, %q", c.method, c.url, resp.Status, body)
 		}
 	}
-	if findings, err := a.Doctor(t.Context()); err != nil || !strings.Contains(fmt.Sprint(findings), "hubs reach this node at "+first.PublicURL) {
+	if findings, err := a.Doctor(t.Context(), nil); err != nil || !strings.Contains(fmt.Sprint(findings), "hubs reach this node at "+first.PublicURL) {
 		t.Errorf("%+v, %v", findings, err)
 	}
 	http.DefaultClient.CloseIdleConnections()

@@ -83,7 +83,7 @@ func TestChangedKeyIsShown(t *testing.T) {
 	if len(is.FormerKeys) != 1 || is.FormerKeys[0] != (proxy.FormerKey{Key: from, Revoked: true}) || is.PublisherSince == nil {
 		t.Errorf("%+v", is)
 	}
-	found, err := m.Doctor(t.Context())
+	found, err := m.Doctor(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

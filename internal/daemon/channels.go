@@ -40,7 +40,8 @@ type channelList struct {
 // List returns all subscriptions; see proxy.Subscriptions.
 func (l *channelList) List(ctx context.Context) (channels []proxy.Channel, err error) {
 	var unread []overlay.ID
-	for keys := range slices.Chunk(l.subscriptions.keys(), eachAtOnce) {
+	all := l.subscriptions.keys()
+	for keys := range slices.Chunk(all, listedAtOnce) {
 		if err := l.do(ctx, func() {
 			for _, key := range keys {
 				if s, ok := l.node.NodeOf(key).Feeds.Subscription(key); ok && s.Version == 0 {
@@ -58,46 +59,53 @@ func (l *channelList) List(ctx context.Context) (channels []proxy.Channel, err e
 	if err := l.readLogs(ctx, unread); err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
-	err = l.each(ctx, func(c *proxy.Channel) error {
-		channels = append(channels, *c)
+	channels = make([]proxy.Channel, 0, len(all))
+	err = l.parts(ctx, all, func(part []proxy.Channel) error {
+		channels = append(channels, part...)
 		return nil
 	})
 	return channels, err
 }
 
-// eachAtOnce is the number of subscriptions that each looks at in one step of the loop, which takes about a millisecond.
-const eachAtOnce = 128
-
 // each calls do with each subscription, in the order of their keys, until do fails. It does not hold all at a time, and reads no logs.
 func (l *channelList) each(ctx context.Context, do func(*proxy.Channel) error) error {
+	return l.parts(ctx, l.subscriptions.keys(), func(part []proxy.Channel) error {
+		for i := range part {
+			if err := do(&part[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// listedAtOnce is the number of subscriptions that parts looks at in one step of the loop, which takes about a millisecond.
+const listedAtOnce = 128
+
+// parts passes subscriptions, and after them the private feeds, to do, some at a time, until do fails. Each part takes the place of
+// the one before it.
+func (l *channelList) parts(ctx context.Context, of []overlay.ID, do func([]proxy.Channel) error) error {
 	var cut *feedtree.CutOff
 	if err := l.do(ctx, func() { cut = cutOff(l.node) }); err != nil {
 		return fmt.Errorf("list: %w", err)
 	}
-	failing := l.disk.Stats().Failing
-	for keys := range slices.Chunk(l.subscriptions.keys(), eachAtOnce) {
-		var channels []proxy.Channel
+	failing, part := l.disk.Stats().Failing, make([]proxy.Channel, 0, listedAtOnce)
+	for keys := range slices.Chunk(of, listedAtOnce) {
+		part = part[:0]
 		if err := l.do(ctx, func() {
 			for _, key := range keys {
 				if s, ok := l.node.NodeOf(key).Feeds.Subscription(key); ok {
-					channels = append(channels, withStoreError(withCutOff(l.channelOf(s), s, cut), failing))
+					part = append(part, withStoreError(withCutOff(l.channelOf(s), s, cut), failing))
 				}
 			}
 		}); err != nil {
 			return fmt.Errorf("list: %w", err)
 		}
-		for i := range channels {
-			if err := do(&channels[i]); err != nil {
-				return err
-			}
-		}
-	}
-	for _, c := range l.private.list() {
-		if err := do(&c); err != nil {
+		if err := do(part); err != nil {
 			return err
 		}
 	}
-	return nil
+	return do(l.private.list())
 }
 
 // withStoreError returns a channel with the state of a failing store, if the store fails. Polls still succeed
@@ -112,7 +120,7 @@ func withStoreError(c proxy.Channel, failing string) proxy.Channel {
 
 // channelOf returns a subscription as lists show it.
 func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
-	a := attributesOf(s)
+	a := l.subscriptions.attributes(s)
 	c = proxy.Channel{
 		URL: s.URL, Key: s.Key.String(), Kind: proxy.KindOf(s.URL), Items: s.Items, State: proxy.StateNew,
 		Since: proxy.OptionalTime(s.Since), Added: proxy.OptionalTime(s.Since), Auto: a.Auto, Subscribers: s.Weight,
@@ -120,7 +128,13 @@ func (l *channelList) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 	if s.Items > 0 {
 		c.Provenance, c.State, c.Newest = feedtree.Single, proxy.StateOK, proxy.OptionalTime(l.node.NodeOf(s.Key).Feeds.Newest(s.Key))
 	}
-	c.MinProvenance, c.Note, c.Tags, c.Title, c.Site = a.RequiredProvenance, a.Note, a.Tags, cmp.Or(a.Title, feed.PlainTitle(s.Title)), cmp.Or(a.Site, feed.AbsoluteLink(originURL(s.URL), s.Link))
+	c.MinProvenance, c.Note, c.Tags, c.Title, c.Site = a.RequiredProvenance, a.Note, a.Tags, a.Title, a.Site
+	if c.Title == "" {
+		c.Title = feed.PlainTitle(s.Title)
+	}
+	if c.Site == "" {
+		c.Site = feed.AbsoluteLink(originURL(s.URL), s.Link)
+	}
 	if p := s.Publisher; p != nil {
 		c.Publisher, c.PublisherSince, c.Published = difference.Fingerprint(p.Key), proxy.OptionalTime(p.Since), p.Seq
 		c.FormerKeys, c.KeyChange = formerKeys(s.URL, p)
@@ -369,18 +383,13 @@ const pollerGoneText = "the node that polled this feed is gone: another one take
 // pollStateOf returns the state of a feed's polls; ok is false if no node has reported any yet.
 func pollStateOf(n *node.Node, s feedtree.Subscription, now time.Time) (p pollState, ok bool) {
 	n = n.NodeOf(s.Key)
-	polled, leads := n.Corona.View(s.Key)
-	reported, err := corona.ParseState(s.State)
-	recorded, known := corona.NotedState(n.Owners.Note(s.Key))
-	switch {
-	case leads:
+	if polled, leads := n.Corona.View(s.Key); leads {
 		p.State, p.leads = polled.State, true
-	case err == nil && len(s.State) > 0:
+	} else if reported, err := corona.ParseState(s.State); err == nil && len(s.State) > 0 {
 		p.State = reported
-	case known: // a new owner has not heard from the poller yet
+	} else if recorded, known := corona.NotedState(n.Owners.Note(s.Key)); known { // a new owner has not heard from the poller yet
 		p.State = recorded
-	case s.Alone:
-	default:
+	} else if !s.Alone {
 		return p, false
 	}
 	if own, ok := n.Corona.Alone(s.Key); ok {

@@ -96,7 +96,7 @@ func (l *channelList) matches(c listed, text string) bool {
 	if !ok {
 		return false
 	}
-	a := attributesOf(s)
+	a := l.subscriptions.attributes(s)
 	return has(c.url) || has(cmp.Or(a.Title, feed.PlainTitle(s.Title))) || slices.ContainsFunc(a.Tags, has)
 }
 

@@ -97,7 +97,7 @@ func TestPollsOfADeadPollerAreNotProjected(t *testing.T) {
 	if err != nil || w.State != proxy.StateOK || w.Stale != pollerGoneText || w.Fetched.After(died.Add(every)) {
 		t.Errorf("%v, its reader reads that it is %s and stale (%s), as of %v ago", err, w.State, w.Stale, time.Since(w.Fetched))
 	}
-	findings, err := b.Doctor(t.Context())
+	findings, err := b.Doctor(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

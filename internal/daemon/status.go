@@ -250,7 +250,7 @@ const (
 )
 
 // Doctor returns what is wrong with the node and what to do; see proxy.Subscriptions.
-func (st *status) Doctor(ctx context.Context) ([]proxy.Finding, error) {
+func (st *status) Doctor(ctx context.Context, channels []proxy.Channel) ([]proxy.Finding, error) {
 	snap, err := st.Snapshot(ctx)
 	if err != nil {
 		return nil, err
@@ -259,9 +259,10 @@ func (st *status) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 	if snap.Network == "" {
 		return findings, nil // subscriptions cannot be listed before there is a network
 	}
-	channels, err := st.channels.List(ctx)
-	if err != nil {
-		return nil, err
+	if channels == nil {
+		if channels, err = st.channels.List(ctx); err != nil {
+			return nil, err
+		}
 	}
 	problems, reported := 0, 0
 	for _, c := range channels {

@@ -395,7 +395,7 @@ func TestDamagedFileOfTokens(t *testing.T) {
 	}
 	says := func(m *member, text string) bool {
 		t.Helper()
-		findings, err := m.Doctor(t.Context())
+		findings, err := m.Doctor(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
