@@ -118,7 +118,9 @@ func (po *poller) Serve(key overlay.ID, duty wedge.Assignment) {
 		d = po.addAssignment(assignment{target: s, randomPhase: po.cfg.Random})
 		if po.domains.budgeted {
 			d.domain = po.domains.refer(s.domain, s.private)
-			d.ensureExtra().allowedAt = po.permits.takeAllowed(key)
+			if at := po.permits.takeAllowed(key); at != env.Never {
+				d.ensureExtra().allowedAt = at
+			}
 		}
 		if d.randomPhase {
 			d.schedule.Ref = env.MomentOf(now.Add(-time.Duration(po.rand.Int64N(int64(duty.Interval)))))

@@ -1,7 +1,9 @@
 package feedtree
 
 import (
+	"bytes"
 	"cmp"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"time"
@@ -55,8 +57,21 @@ type beat struct {
 	time       env.Moment
 	state      []byte
 	signer     env.PeerID
-	raw        []byte
 	receivedAt env.Moment
+	// proof is the signature, from which and the fields raw makes the envelope again: a node has a heartbeat of each feed. If the
+	// envelope was encoded differently, for example by a later release with more fields, proof holds all of it.
+	proof string
+}
+
+// raw returns the signed envelope of a heartbeat of a feed.
+func (b *beat) raw(key overlay.ID) []byte {
+	by, err := wire.PublicKeyOf(b.signer)
+	if len(b.proof) != ed25519.SignatureSize || err != nil {
+		return []byte(b.proof)
+	}
+	return wire.Envelope(by, wire.Encode(&feedtreepb.BeatStatement{
+		Key: key[:], Branch: b.branch, Epoch: b.epoch, Seq: b.seq, Head: b.head[:], Number: b.number, TimeMs: b.time.Millis(), State: b.state,
+	}), []byte(b.proof))
 }
 
 func (hb *heartbeats) open(raw []byte) (overlay.ID, *beat, error) {
@@ -76,11 +91,15 @@ func (hb *heartbeats) parse(signed wire.Signed) (overlay.ID, *beat, error) {
 	if !isKey(m.Key) || len(m.Head) != 32 || len(m.State) > maxState || m.TimeMs > wire.MaxMillis {
 		return overlay.ID{}, nil, errBeat
 	}
-	return overlay.ID(m.Key), &beat{
+	key, b := overlay.ID(m.Key), &beat{
 		branch: m.Branch, epoch: m.Epoch, number: m.Number, seq: m.Seq, head: [32]byte(m.Head),
 		time: env.MomentOf(time.UnixMilli(int64(m.TimeMs))), state: m.State,
-		signer: wire.PeerIDOf(signed.Key), raw: signed.Raw, receivedAt: env.MomentOf(hb.clock.Now()),
-	}, nil
+		signer: wire.PeerIDOf(signed.Key), receivedAt: env.MomentOf(hb.clock.Now()), proof: string(signed.Signature()),
+	}
+	if !bytes.Equal(b.raw(key), signed.Raw) {
+		b.proof = string(signed.Raw)
+	}
+	return key, b, nil
 }
 
 // laterThan reports whether b is later than a. A heartbeat of another branch always is. Within an epoch the length
@@ -160,7 +179,7 @@ func (hb *heartbeats) SetState(key overlay.ID, state []byte, beat, urgent bool) 
 		hb.sendBeat(c)
 	}
 	if urgent && c.beat != nil {
-		hb.scribe.Publish(key, wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: c.beat.raw}}), func(bool) {})
+		hb.scribe.Publish(key, wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: c.beat.raw(c.key)}}), func(bool) {})
 	}
 }
 
@@ -209,7 +228,7 @@ func (hb *heartbeats) sendBeat(c *channel) {
 	hb.stats.Beats++
 	c.beat, c.confirmed, c.leader.sentAt = b, b.receivedAt, b.receivedAt
 	hb.reportState(c, b.state, b.time.Time())
-	hb.sendOwners(c.key, &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: [][]byte{b.raw}}}})
+	hb.sendOwners(c.key, &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: [][]byte{b.raw(c.key)}}}})
 }
 
 // beatIfSilent sends a heartbeat if nothing was published in a feed for a beat interval.
@@ -260,7 +279,7 @@ func (hb *heartbeats) publishHead(c *channel) {
 	c.leader.headScheduled = false
 	if b := hb.sign(c); b != nil && b.seq > 0 {
 		hb.stats.Heads++
-		payload := wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: b.raw}})
+		payload := wire.Encode(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: b.raw(c.key)}})
 		hb.scribe.PublishWithID(ShadowOf(c.key), messageID(owner.Hash(b.head)), payload, func(bool) {})
 	}
 }

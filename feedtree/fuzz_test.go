@@ -88,16 +88,22 @@ func FuzzNews(f *testing.F) {
 // survives encoding and decoding.
 func FuzzBeatStatement(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(wire.Encode(&feedtreepb.BeatStatement{Key: key[:], Branch: 1, Epoch: 2, Seq: 3, Head: make([]byte, 32), Number: 4, TimeMs: 5, State: []byte("state")}))
+	statement := wire.Encode(&feedtreepb.BeatStatement{Key: key[:], Branch: 1, Epoch: 2, Seq: 3, Head: make([]byte, 32), Number: 4, TimeMs: 5, State: []byte("state")})
+	f.Add(statement)
+	f.Add(append(bytes.Clone(statement), 0xf8, 1, 1)) // a further field
 	beats := &heartbeats{common: &common{verify: wire.NewVerifier(network), clock: fixedClock{}}}
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		by := signer()
-		of, b, err := beats.open(by.Sign(wire.DomainHeartbeat, payload).Raw)
+		raw := by.Sign(wire.DomainHeartbeat, payload).Raw
+		of, b, err := beats.open(raw)
 		if err != nil {
 			return
 		}
 		if len(b.state) > maxState || b.signer != by.PeerID() {
 			t.Errorf("heartbeat beyond bounds: %+v", b)
+		}
+		if !bytes.Equal(b.raw(of), raw) {
+			t.Errorf("%x is passed on as %x", raw, b.raw(of))
 		}
 		m := &feedtreepb.BeatStatement{
 			Key: of[:], Branch: b.branch, Epoch: b.epoch, Seq: b.seq, Head: b.head[:], Number: b.number, State: b.state,
@@ -109,7 +115,7 @@ func FuzzBeatStatement(f *testing.F) {
 		if err != nil || of2 != of {
 			t.Fatalf("%+v cannot be read again: %v", b, err)
 		}
-		if again.raw = b.raw; again.branch != b.branch || again.epoch != b.epoch || again.seq != b.seq || again.head != b.head ||
+		if again.branch != b.branch || again.epoch != b.epoch || again.seq != b.seq || again.head != b.head ||
 			again.number != b.number || again.time != b.time || string(again.state) != string(b.state) || again.laterThan(b) {
 			t.Errorf("%+v became %+v", b, again)
 		}

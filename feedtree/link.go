@@ -123,7 +123,7 @@ func (a *auditor) onDigest(from env.PeerID, m *feedtreepb.Digest) {
 	since := max(a.cfg.DigestInterval, min(time.Duration(m.SinceLastS)*time.Second, a.cfg.BeatInterval)) * 5 / 2
 	for _, key := range a.scribe.GroupsOf(from) {
 		if c := a.feeds[key]; c != nil && c.beat != nil && now.Sub(c.beat.receivedAt.Time()) < since {
-			beats = append(beats, c.beat.raw)
+			beats = append(beats, c.beat.raw(c.key))
 		}
 		if c := a.feeds[key]; c != nil && c.publisherState().statement != nil && now.Sub(c.publisher.statedAt) < since {
 			statements = append(statements, c.publisher.statement.Raw)
