@@ -29,28 +29,35 @@ const listPart = 1000
 
 // Run prints the subscriptions.
 func (c *listCommand) Run(ctx context.Context, s streams) error {
-	var all []rawChannel
-	if err := eachListPart(ctx, c.client, c.Filter, func(part []rawChannel) { all = append(all, part...) }); err != nil {
-		return err
-	}
-	all = proxy.ByTitle(all, func(c *rawChannel) *proxy.Channel { return &c.Channel })
-	var channels []proxy.Channel
-	shown := []json.RawMessage{}
-	for _, channel := range all {
-		channels = append(channels, channel.Channel)
-		if c.shows(channel.Channel) {
-			shown = append(shown, channel.raw)
-		}
-	}
 	if c.JSON {
+		all, err := listed(ctx, c, func(c *rawChannel) *proxy.Channel { return &c.Channel })
+		shown := []json.RawMessage{}
+		for i := range all {
+			if c.shows(&all[i].Channel) {
+				shown = append(shown, all[i].raw)
+			}
+		}
+		if err != nil {
+			return err
+		}
 		return printJSON(s.out, map[string]any{"channels": shown})
+	}
+	channels, err := listed(ctx, c, func(c *proxy.Channel) *proxy.Channel { return c })
+	if err != nil {
+		return err
 	}
 	if none := c.emptyMessage(channels); none != "" {
 		_, err := fmt.Fprintln(s.notes(), none)
 		return err
 	}
-	_, err := fmt.Fprint(s.out, c.listTable(channels, terminalOf(s.out), time.Now()))
+	_, err = fmt.Fprint(s.out, c.listTable(channels, terminalOf(s.out), time.Now()))
 	return err
+}
+
+// listed returns all subscriptions that contain the text of the filter, in the order of their titles.
+func listed[T any](ctx context.Context, c *listCommand, channelOf func(*T) *proxy.Channel) (all []T, err error) {
+	err = eachListPart(ctx, c.client, c.Filter, func(part []T) { all = append(all, part...) })
+	return proxy.ByTitle(all, channelOf), err
 }
 
 // A rawChannel is a channel, and how the node sent it.
@@ -65,17 +72,17 @@ func (c *rawChannel) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &c.Channel)
 }
 
-// eachListPart calls each with the subscriptions that contain a text, part by part. A node of an earlier version sends all at
-// once.
-func eachListPart(ctx context.Context, c client, filter string, each func([]rawChannel)) error {
+// eachListPart calls each with the subscriptions that contain a text, part by part, as a type that holds what is needed of them. A
+// node of an earlier version sends all at once.
+func eachListPart[T any](ctx context.Context, c client, filter string, each func([]T)) error {
 	q := url.Values{"limit": {strconv.Itoa(listPart)}}
 	if filter != "" {
 		q.Set("filter", filter)
 	}
 	for {
 		_, part, err := getAnswer[struct {
-			Channels []rawChannel `json:"channels"`
-			Next     string       `json:"next"`
+			Channels []T    `json:"channels"`
+			Next     string `json:"next"`
 		}](ctx, c, "list?"+q.Encode())
 		if err != nil {
 			return err
@@ -90,8 +97,8 @@ func eachListPart(ctx context.Context, c client, filter string, each func([]rawC
 // emptyMessage says why the list is empty, or returns "" if it is not.
 func (c *listCommand) emptyMessage(channels []proxy.Channel) string {
 	tagged := 0
-	for _, channel := range channels {
-		switch {
+	for i := range channels {
+		switch channel := &channels[i]; {
 		case c.shows(channel):
 			return ""
 		case c.tagged(channel):
@@ -110,11 +117,11 @@ func (c *listCommand) emptyMessage(channels []proxy.Channel) string {
 }
 
 // shows reports whether the flags select a channel.
-func (c *listCommand) shows(channel proxy.Channel) bool {
+func (c *listCommand) shows(channel *proxy.Channel) bool {
 	return c.tagged(channel) && (!c.Failing || channel.Failing())
 }
 
-func (c *listCommand) tagged(channel proxy.Channel) bool {
+func (c *listCommand) tagged(channel *proxy.Channel) bool {
 	return c.Tag == "" || slices.ContainsFunc(channel.Tags, func(tag string) bool {
 		return tag == c.Tag || strings.HasPrefix(tag, c.Tag+"/")
 	})
@@ -130,7 +137,8 @@ func (c *listCommand) listTable(channels []proxy.Channel, t terminal, now time.T
 		{head: "ADDRESS", elastic: 4},
 	}}
 	tagged, failing := 0, 0
-	for _, channel := range channels {
+	for i := range channels {
+		channel := &channels[i]
 		if c.tagged(channel) {
 			tagged++
 			if channel.Failing() {
@@ -142,13 +150,13 @@ func (c *listCommand) listTable(channels []proxy.Channel, t terminal, now time.T
 		}
 		table.row(
 			cell{channel.State, stateColour(channel.State)},
-			cell{text: title(channel), colour: bold},
+			cell{text: title(*channel), colour: bold},
 			cell{text: strconv.Itoa(channel.Items)},
 			cell{text: ago(channel.Newest, now)},
 			cell{text: channel.URL},
 		)
 		if c.Verbose {
-			addDetails(&table, channel, now)
+			addDetails(&table, *channel, now)
 		}
 	}
 	if t.width > 0 && failing > 0 && !(c.Failing && c.Verbose) {

@@ -154,8 +154,13 @@ func (c *exportCommand) Run(ctx context.Context, s streams) error {
 // reportSkipped lists the pages that are missing in a list of original addresses, and the private feeds that are
 // missing.
 func (c *exportCommand) reportSkipped(ctx context.Context, stderr io.Writer) error {
+	type channel struct {
+		URL     string `json:"url"`
+		Kind    string `json:"kind"`
+		Private bool   `json:"private"`
+	}
 	var pages, private []string
-	err := eachListPart(ctx, c.client, "", func(part []rawChannel) {
+	err := eachListPart(ctx, c.client, "", func(part []channel) {
 		for _, channel := range part {
 			switch {
 			case channel.Private && !c.Private:

@@ -44,6 +44,9 @@ func TestARestartTellsNoItemAgain(t *testing.T) {
 		defer mu.Unlock()
 		told = append(told, titles...)
 	}})
+	if all, err := again.List(t.Context()); err != nil || len(all) != 1 { // waits until the subscriptions are known
+		t.Errorf("at once the list has %d feeds: %v", len(all), err)
+	}
 	again.awaitMembers(t, 1)
 	again.await(t, url, "Pier 1")
 	feed.add("Pier 2")
