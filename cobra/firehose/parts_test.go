@@ -8,6 +8,7 @@ import (
 
 	"tidings/cobra/firehose/firehosepb"
 	"tidings/internal/env"
+	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner"
 )
@@ -101,7 +102,7 @@ func TestAReportNeedsAQuorum(t *testing.T) {
 			}
 		}
 	}
-	epoch := &owner.Epoch{}
+	epoch := &owner.Epoch{Sequencer: wire.PeerIDOf(make([]byte, 32))}
 	r.add(Dispatch{URL: "http://a.example/1", Entry: l.entry(1, 0)}, epoch)
 	acknowledge("a", false)
 	l.pass(reportRetry, run)
