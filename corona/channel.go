@@ -44,7 +44,7 @@ type leaderState struct {
 
 // ownFetch is a request of the sequencer itself, outside the schedule of polls.
 type ownFetch struct {
-	fetchedAt  env.Moment // when it was last made; zero: never, or it was not allowed
+	fetchedAt  env.Moment // when it was last made; Never: it was not, or it was not allowed
 	fetching   env.Handle // its handle; 0: none is under way
 	fetchAgain bool       // it was refused, because this node was busy
 }
@@ -75,7 +75,7 @@ type health struct {
 	failureSentAt env.Moment                   // when subscribers last got a state because another poller failed
 	fails         int                          // consecutive failed polls
 	failing       map[env.PeerID]failureReport // pollers whose last poll failed
-	recoveredAt   env.Moment                   // the last report of a success since the last failure; zero: none
+	recoveredAt   env.Moment                   // the last report of a success since the last failure; Never: none
 	failingTold   int                          // failing nodes, as pollers were last told
 	limitedUntil  env.Moment                   // until when all pollers leave the origin alone
 }

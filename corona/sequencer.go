@@ -269,7 +269,7 @@ func (sq *sequencer) order(l *leaderState, pollers int, now time.Time) {
 		sq.log.Debug("pollers of a feed could not be informed", "url", l.url, "err", err) // upkeep tries again
 		return
 	}
-	o.Payload = nil // sentParams tells
+	o.Payload = nil // sentParams has the same content
 	l.order, l.sentParams = o, b
 	sq.setPollers(l, pollers, now)
 }

@@ -58,8 +58,8 @@ type beat struct {
 	state      []byte
 	signer     env.PeerID
 	receivedAt env.Moment
-	// proof is the signature, from which and the fields raw makes the envelope again: a node has a heartbeat of each feed. If the
-	// envelope was encoded differently, for example by a later release with more fields, proof holds all of it.
+	// proof is the signature. raw makes the envelope again from it and the fields, because a node keeps a heartbeat of each feed. If
+	// the envelope was encoded differently, for example by a later release with more fields, proof holds all of it.
 	proof string
 }
 

@@ -132,9 +132,6 @@ func (m *common) run(now time.Time) {
 	}
 }
 
-// unread reports whether a feed has readers for whom its log has not been read since the node started.
-func (c *channel) unread() bool { return c != nil && c.subscribed && c.window.version == 0 }
-
 // pack packs the items of a feed until they are used again. See difference.Window.Pack.
 func (c *channel) pack() {
 	c.window.log.Pack(nil)

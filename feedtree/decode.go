@@ -175,7 +175,7 @@ func (es *entries) decodeBodies(entries []*owner.Entry, bodies [][]byte, read de
 func (es *entries) note(entries []*owner.Entry, got []decodedEntry, read decoder) {
 	for i := range got {
 		e := entries[i]
-		if isNew := es.clock.Now().Sub(e.Time).Abs() < recentTime; read.verifies && !got[i].unreadable && (isNew || es.feeds[e.Key].unread()) {
+		if read.verifies && !got[i].unreadable && es.clock.Now().Sub(e.Time).Abs() < recentTime {
 			es.keep(e.Key, e.Body, got[i].Delta)
 		}
 		if got[i].unreadable {

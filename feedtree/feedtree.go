@@ -72,7 +72,7 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 	f.acceptor = newAcceptor(m, f.keyQuestions, f.pusher, f.entries)
 	f.acceptor.spread = f.statements.spread
 	f.certifier.appendAccepted = f.acceptor.appendAccepted
-	f.sequencer = &sequencer{m, f.entries, f.cutOffs, f.heartbeats, f.deliveries, f.acceptor, f.certifier, f.reader}
+	f.sequencer = &sequencer{m, f.entries, f.cutOffs, f.heartbeats, f.deliveries, f.acceptor, f.certifier}
 	f.reader.absorb = f.sequencer.Absorb
 	f.ticks = m.newPlans(f.tick)
 	f.ticks.add(f.after(env.Jitter(f.rand, f.cfg.DigestInterval)), overlay.ID{})

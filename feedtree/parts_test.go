@@ -630,7 +630,7 @@ func TestASequencerWithoutRoomKeepsBodies(t *testing.T) {
 	rp := newRepairer(b.common, o)
 	hb, es := newHeartbeats(b.common, o, rp), &entries{common: b.common, worker: b}
 	ac := newAcceptor(b.common, newKeyQuestions(b.common), newPusher(b.common), es)
-	sq := &sequencer{b.common, es, o, hb, newDeliveries(b.common, o, rp, hb), ac, newCertifier(b.common, es, &witnesses{common: b.common}), nil}
+	sq := &sequencer{b.common, es, o, hb, newDeliveries(b.common, o, rp, hb), ac, newCertifier(b.common, es, &witnesses{common: b.common})}
 	ready := 0
 	sq.Lead(key, true, func(*difference.Known) { ready++ })
 	sq.Absorb(key, []byte("body"))

@@ -22,7 +22,6 @@ type sequencer struct {
 	deliveries *deliveries
 	acceptor   *acceptor
 	certifier  *certifier
-	reader     *reader
 }
 
 // epochNews is how long a new epoch accompanies each entry, so that subscribers need not ask for it.
@@ -85,9 +84,6 @@ func (sq *sequencer) Lead(key overlay.ID, on bool, ready func(known *difference.
 		l.pin = l.window.Pin()
 		c.pack() // a node that starts leads many feeds, most of which are quiet
 		l.ready = true
-		if c.unread() {
-			sq.reader.sync(c, nil) // entries still has what was decoded
-		}
 		sq.certifier.plan(c, sq.after(env.Jitter(sq.rand, sq.cfg.PollInterval)))
 		ready(known)
 	})

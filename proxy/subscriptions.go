@@ -50,8 +50,8 @@ type Subscriptions interface {
 	// ListPart returns a part of the same list in the order of addresses.
 	ListPart(ctx context.Context, q ListQuery) (ListPart, error)
 	Status(ctx context.Context) (Status, error)
-	// Doctor returns what is wrong with the node and its subscriptions. Those that the caller has listed are not listed again; nil:
-	// it has not.
+	// Doctor returns what is wrong with the node and its subscriptions. The caller passes what List has returned, which is never nil,
+	// or nil if it has not listed them.
 	Doctor(ctx context.Context, listed []Channel) ([]Finding, error)
 	Network(ctx context.Context) (Network, error)
 	// Pollers returns the members that poll a channel, as far as the node knows them, those nearest to its key first. It

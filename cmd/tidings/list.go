@@ -31,14 +31,14 @@ const listPart = 1000
 func (c *listCommand) Run(ctx context.Context, s streams) error {
 	if c.JSON {
 		all, err := listed(ctx, c, func(c *rawChannel) *proxy.Channel { return &c.Channel })
+		if err != nil {
+			return err
+		}
 		shown := []json.RawMessage{}
 		for i := range all {
 			if c.shows(&all[i].Channel) {
 				shown = append(shown, all[i].raw)
 			}
-		}
-		if err != nil {
-			return err
 		}
 		return printJSON(s.out, map[string]any{"channels": shown})
 	}
@@ -56,8 +56,10 @@ func (c *listCommand) Run(ctx context.Context, s streams) error {
 
 // listed returns all subscriptions that contain the text of the filter, in the order of their titles.
 func listed[T any](ctx context.Context, c *listCommand, channelOf func(*T) *proxy.Channel) (all []T, err error) {
-	err = eachListPart(ctx, c.client, c.Filter, func(part []T) { all = append(all, part...) })
-	return proxy.ByTitle(all, channelOf), err
+	if err = eachListPart(ctx, c.client, c.Filter, func(part []T) { all = append(all, part...) }); err != nil {
+		return nil, err
+	}
+	return proxy.ByTitle(all, channelOf), nil
 }
 
 // A rawChannel is a channel, and how the node sent it.

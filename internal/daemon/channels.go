@@ -88,8 +88,8 @@ func (l *channelList) each(ctx context.Context, do func(*proxy.Channel) error) e
 // listedAtOnce is the number of subscriptions that parts looks at in one step of the loop, which takes about a millisecond.
 const listedAtOnce = 128
 
-// parts passes subscriptions, and after them the private feeds, to do, some at a time, until do fails. Each part takes the place of
-// the one before it.
+// parts passes subscriptions, and after them the private feeds, to do, some at a time, until do fails. The slice is reused, so do must
+// not keep it.
 func (l *channelList) parts(ctx context.Context, of []overlay.ID, do func([]proxy.Channel) error) error {
 	var cut *feedtree.CutOff
 	if err := l.do(ctx, func() { cut = cutOff(l.node) }); err != nil {

@@ -200,8 +200,9 @@ func (b *candidacy) propose(s *replica, founder overlay.ID, now time.Time) *Epoc
 	if head := s.log.head(); head != nil {
 		e.After, e.AfterHash = head.At, head.Hash
 	}
-	b.proposal = e.hashed()
-	return b.proposal
+	e.setHash()
+	b.proposal = e
+	return e
 }
 
 // voters returns all peers that are asked to sign.

@@ -45,9 +45,9 @@ type Epoch struct {
 	Time       time.Time
 
 	Hash Hash // of the statement
-	// otherwise is the statement if it was encoded otherwise than encode does, for example by a later release with more fields.
-	// A node has an epoch of each of its feeds, and makes any other statement again from the fields.
-	otherwise []byte
+	// foreign is the received statement if encode would give other bytes, for example because a later release has more fields; nil:
+	// statement encodes the fields again, because a node keeps an epoch of each of its feeds.
+	foreign []byte
 	// signers are the peers whose signatures were verified; signatures are theirs, in the same order.
 	signers    []env.PeerID
 	signatures [][ed25519.SignatureSize]byte
@@ -77,18 +77,16 @@ func in(set []env.PeerID) func(env.PeerID) bool {
 
 // statement returns what the owners sign, whose hash is Hash.
 func (e *Epoch) statement() []byte {
-	if e.otherwise != nil {
-		return e.otherwise
+	if e.foreign != nil {
+		return e.foreign
 	}
 	return e.encode()
 }
 
-// hashed sets the hash of a new epoch.
-func (e *Epoch) hashed() *Epoch {
-	e.Hash = HashOf(e.statement())
-	return e
-}
+// setHash sets the hash of a new epoch.
+func (e *Epoch) setHash() { e.Hash = HashOf(e.statement()) }
 
+// encode encodes the fields as a statement.
 func (e *Epoch) encode() []byte {
 	m := &ownerpb.EpochStatement{
 		Key:       e.Key[:],
@@ -161,7 +159,7 @@ func openStatement(b []byte) (*Epoch, error) {
 	}
 	e.Sequencer = e.Owners[i] // the same string: a node has an epoch of each feed
 	if !bytes.Equal(e.encode(), b) {
-		e.otherwise = b
+		e.foreign = b
 	}
 	return e, nil
 }

@@ -39,7 +39,7 @@ func someEpoch(owners int) *Epoch {
 		e.Owners = append(e.Owners, signer(byte(i)).PeerID())
 	}
 	e.Sequencer = e.Owners[0]
-	e.hashed()
+	e.setHash()
 	for i := range owners {
 		e.addSignature(verify, signer(byte(i)).Sign(wire.DomainEpoch, e.Hash[:]).Raw)
 	}
@@ -121,14 +121,14 @@ func TestAnEntryIsNotKeptTwice(t *testing.T) {
 func TestAnEpochIsNotKeptTwice(t *testing.T) {
 	e := someEpoch(3)
 	opened, err := openEpoch(verify, e.proto())
-	if err != nil || opened.otherwise != nil || !bytes.Equal(opened.Bytes(), e.Bytes()) {
-		t.Errorf("%d bytes are kept beside the fields: %v", len(opened.otherwise), err)
+	if err != nil || opened.foreign != nil || !bytes.Equal(opened.Bytes(), e.Bytes()) {
+		t.Errorf("%d bytes are kept beside the fields: %v", len(opened.foreign), err)
 	}
-	e.otherwise = padded(e.statement(), 9)
-	e.hashed()
+	e.foreign = padded(e.statement(), 9)
+	e.setHash()
 	e.signers, e.signatures = nil, nil
 	e.addSignature(verify, padded(signer(1).Sign(wire.DomainEpoch, e.Hash[:]).Raw, 9))
-	if opened, err = openEpoch(verify, e.proto()); err != nil || !bytes.Equal(opened.statement(), e.otherwise) || len(opened.signers) != 1 {
+	if opened, err = openEpoch(verify, e.proto()); err != nil || !bytes.Equal(opened.statement(), e.foreign) || len(opened.signers) != 1 {
 		t.Errorf("an epoch with a further field became %x of %d signers: %v", opened.statement(), len(opened.signers), err)
 	}
 }
@@ -151,7 +151,8 @@ func FuzzEpochStatement(f *testing.F) {
 	f.Add(someEpoch(1).statement())
 	later := someEpoch(5)
 	later.After, later.AfterHash, later.Prior, later.Concurrent = Position{1, 2, 3}, HashOf(nil), HashOf(nil), []Hash{HashOf(nil)}
-	f.Add(later.hashed().statement())
+	later.setHash()
+	f.Add(later.statement())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := openStatement(b)
 		if err != nil {
@@ -164,8 +165,8 @@ func FuzzEpochStatement(f *testing.F) {
 			t.Errorf("%x is kept as %x", b, e.statement())
 		}
 		same := *e
-		same.otherwise = nil
-		same.hashed()
+		same.foreign = nil
+		same.setHash()
 		again, err := openStatement(same.statement())
 		if err != nil || !reflect.DeepEqual(again, &same) {
 			t.Errorf("%+v became %+v, %v", &same, again, err)
@@ -242,8 +243,8 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 	if len(honest) > maxStatement {
 		t.Fatalf("an honest statement of %d bytes is refused", len(honest))
 	}
-	e.otherwise = padded(honest, maxStatement-len(honest)-4)
-	e.hashed()
+	e.foreign = padded(honest, maxStatement-len(honest)-4)
+	e.setHash()
 	for i := range maxSignatures {
 		raw := signer(byte(i)).Sign(wire.DomainEpoch, e.Hash[:]).Raw
 		if len(raw) > maxSignature {

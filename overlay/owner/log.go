@@ -163,14 +163,6 @@ func (l *keyLog) firstKept(t time.Time, items, size int) int {
 // headCommitted reports whether the last entry is known to be committed.
 func (l *keyLog) headCommitted() bool { return l.committed == l.headHash() }
 
-// lastCommitted returns the hash of the last entry that is known to be committed; zero: there is none.
-func (l *keyLog) lastCommitted() Hash {
-	if n := len(l.chain); n > 0 && !l.headCommitted() {
-		return l.chain[:n-1].headHash()
-	}
-	return l.headHash()
-}
-
 // visibleLen returns the number of entries that readers may see: those that are durable, except for a last entry that
 // is not known to be committed.
 func (l *keyLog) visibleLen(volatile map[Hash]bool) int {

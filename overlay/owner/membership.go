@@ -28,7 +28,7 @@ type membership struct {
 
 // A campaign is what a node knows of its attempts to begin an epoch of a key.
 type campaign struct {
-	at                env.Moment               // time of the next campaign; zero: none planned
+	at                env.Moment               // time of the next campaign; Never: none planned
 	waiting           bool                     // the campaign waits for one of maxCandidacies slots
 	promisedElsewhere uint32                   // highest epoch number that an owner has promised to another candidate; 0: none known
 	abandoned         map[Hash]bool            // own proposals that were given up; at most maxAbandoned

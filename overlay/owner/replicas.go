@@ -28,7 +28,7 @@ type replica struct {
 
 	readers       readers
 	lastHeard     env.Moment // the sequencer's last sign of life about this key
-	notOwnerSince env.Moment // time this node ceased to be an owner, or that the others ceased to count on it; zero: it is one
+	notOwnerSince env.Moment // time this node ceased to be an owner, or that the others ceased to count on it; Never: it is one
 
 	leader    *leaderState // non-nil while this node is the sequencer
 	candidacy *candidacy   // non-nil while this node is a candidate
@@ -38,7 +38,7 @@ type replica struct {
 	campaign campaign
 	rival    rival
 
-	noQuorumSince env.Moment // start of the time without answers from a quorum; zero: a quorum answers
+	noQuorumSince env.Moment // start of the time without answers from a quorum; Never: a quorum answers
 
 	conduct  conduct
 	progress progress

@@ -126,36 +126,3 @@ func TestQueriesAreRepeated(t *testing.T) {
 		t.Errorf("given up after %v, and after %v when others were answered before", took[0], took[1])
 	}
 }
-
-// After a start an owner shows its last entry at once if the key's note tells that it is committed. Otherwise readers would be told of
-// it again as soon as the other owners confirm it.
-func TestTheNoteTellsThatTheLastEntryIsCommitted(t *testing.T) {
-	for _, noted := range []bool{false, true} {
-		w, key, owners := ownedWorld(t)
-		w.append(w.urls[0], 100)
-		w.Run(5 * time.Second)
-		if noted {
-			leader := owners[slices.IndexFunc(owners, func(m *member) bool { return m.leads[key] })]
-			leader.Do(func() {
-				if err := leader.owners.SetNote(key, []byte("a note")); err != nil {
-					t.Fatal(err)
-				}
-			})
-			w.Run(5 * time.Second)
-		}
-		for _, m := range owners {
-			m.Crash(false)
-		}
-		want := 0
-		if noted {
-			want = 1
-		}
-		for _, m := range owners {
-			if m.start(); len(m.owners.Log(key)) != 1 || len(m.owners.Visible(key)) != want {
-				t.Errorf("with a note: %v; after a start, member %d shows %d entries of %d", noted, m.Index(), len(m.owners.Visible(key)), len(m.owners.Log(key)))
-			}
-		}
-		w.Run(time.Minute)
-		w.settled()
-	}
-}

@@ -406,9 +406,11 @@ func (q *sequencer) SetNote(key overlay.ID, note []byte) error {
 	if len(note) > MaxNote-len(Hash{}) {
 		return ErrEntry
 	}
-	// The note is valid only for logs that contain this entry, and shows after a start that it is committed. LastCommitted counts the
-	// last entry of a former run before a quorum has confirmed it.
-	after := s.log.lastCommitted()
+	// The note is valid only for logs that contain this entry.
+	var after Hash
+	if e := q.LastCommitted(key); e != nil {
+		after = e.Hash
+	}
 	s.note = append(after[:], note...)
 	s.version++
 	q.storage.save(s, nil)

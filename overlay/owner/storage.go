@@ -367,9 +367,8 @@ func (d *storage) load(now time.Time) error {
 	for _, s := range d.replicas.all() {
 		d.drop(d.deleteOps(s.log.assemble(s.epoch, s.owned)))
 		s.share(names)
-		// A follower keeps committed entries only. An owner must hear again whether its last entry is committed, unless the
-		// epoch or the note tells: each names one that was.
-		if s.epoch == nil || !s.owned || s.epoch.AfterHash == s.log.headHash() || s.noteAfter() == s.log.headHash() {
+		// A follower keeps committed entries only. An owner must hear again whether its last entry is committed.
+		if s.epoch == nil || !s.owned || s.epoch.AfterHash == s.log.headHash() {
 			s.log.committed = s.log.headHash()
 		}
 		s.log.visible = s.log.chain[:s.log.visibleLen(nil)]

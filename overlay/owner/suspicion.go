@@ -139,7 +139,7 @@ func (m *membership) judge(s *replica, b *candidacy) {
 	c.withheld = nil
 }
 
-// A progress tells since when an owner has been waiting for the sequencer of a key. The zero time means that it is not.
+// A progress tells since when an owner has been waiting for the sequencer of a key. Never means that it is not.
 type progress struct {
 	promisedAt  env.Moment // the sequencer has a promise for another epoch, and none has followed
 	uncommitted Hash       // last entry here, if it is not known to be committed

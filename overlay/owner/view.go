@@ -106,17 +106,8 @@ func (o *Owners) Note(key overlay.ID) []byte {
 	if s == nil || len(s.note) < len(Hash{}) {
 		return nil
 	}
-	if after := s.noteAfter(); after != (Hash{}) && s.log.find(after) < 0 {
+	if after := Hash(s.note[:len(Hash{})]); after != (Hash{}) && s.log.find(after) < 0 {
 		return nil
 	}
 	return s.note[len(Hash{}):]
-}
-
-// noteAfter returns the hash of the entry that was the last committed one when the note was set; zero: there was none, or there is
-// no note.
-func (s *replica) noteAfter() Hash {
-	if len(s.note) < len(Hash{}) {
-		return Hash{}
-	}
-	return Hash(s.note[:len(Hash{})])
 }
