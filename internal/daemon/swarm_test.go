@@ -3,6 +3,7 @@ package daemon
 import (
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"slices"
 	"sync"
 	"testing"
@@ -19,6 +20,16 @@ type swarm struct {
 	rng   *rand.Rand
 }
 
+// ownPort returns addresses to listen at. No other program gets their port while the node that has them is down.
+func ownPort(t *testing.T) []string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(freePort(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{"/ip4/127.0.0.1/udp/" + port + "/quic-v1", "/ip4/127.0.0.1/tcp/" + port}
+}
+
 // grow founds a network with a number of members.
 func grow(t *testing.T, members int) *swarm {
 	t.Helper()
@@ -26,11 +37,11 @@ func grow(t *testing.T, members int) *swarm {
 	t.Logf("seed %d", seed)
 	s := &swarm{t: t, rng: rand.New(rand.NewPCG(seed, 0))}
 	network := laboratory("lab")
-	founder := launch(t, "0", role{Dir: t.TempDir(), Listen: anyPort, Found: &network})
+	founder := launch(t, "0", role{Dir: t.TempDir(), Listen: ownPort(t), Found: &network})
 	founder.ready()
 	s.nodes = append(s.nodes, founder)
 	for i := 1; i < members; i++ {
-		s.nodes = append(s.nodes, launch(t, fmt.Sprint(i), role{Dir: t.TempDir(), Listen: anyPort, Bootstrap: founder.addrs}))
+		s.nodes = append(s.nodes, launch(t, fmt.Sprint(i), role{Dir: t.TempDir(), Listen: ownPort(t), Bootstrap: founder.addrs}))
 	}
 	for _, p := range s.nodes[1:] {
 		p.ready()
