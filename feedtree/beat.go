@@ -1,9 +1,7 @@
 package feedtree
 
 import (
-	"bytes"
 	"cmp"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"time"
@@ -58,20 +56,19 @@ type beat struct {
 	state      []byte
 	signer     env.PeerID
 	receivedAt env.Moment
-	// proof is the signature. raw makes the envelope again from it and the fields, because a node keeps a heartbeat of each feed. If
-	// the envelope was encoded differently, for example by a later release with more fields, proof holds all of it.
-	proof string
+	proof      wire.Proof // a node keeps a heartbeat of each feed
 }
 
 // raw returns the signed envelope of a heartbeat of a feed.
 func (b *beat) raw(key overlay.ID) []byte {
-	by, err := wire.PublicKeyOf(b.signer)
-	if len(b.proof) != ed25519.SignatureSize || err != nil {
-		return []byte(b.proof)
-	}
-	return wire.Envelope(by, wire.Encode(&feedtreepb.BeatStatement{
+	return b.proof.Envelope(b.signer, func() []byte { return b.statement(key) })
+}
+
+// statement encodes what is signed.
+func (b *beat) statement(key overlay.ID) []byte {
+	return wire.Encode(&feedtreepb.BeatStatement{
 		Key: key[:], Branch: b.branch, Epoch: b.epoch, Seq: b.seq, Head: b.head[:], Number: b.number, TimeMs: b.time.Millis(), State: b.state,
-	}), []byte(b.proof))
+	})
 }
 
 func (hb *heartbeats) open(raw []byte) (overlay.ID, *beat, error) {
@@ -94,11 +91,9 @@ func (hb *heartbeats) parse(signed wire.Signed) (overlay.ID, *beat, error) {
 	key, b := overlay.ID(m.Key), &beat{
 		branch: m.Branch, epoch: m.Epoch, number: m.Number, seq: m.Seq, head: [32]byte(m.Head),
 		time: env.MomentOf(time.UnixMilli(int64(m.TimeMs))), state: m.State,
-		signer: wire.PeerIDOf(signed.Key), receivedAt: env.MomentOf(hb.clock.Now()), proof: string(signed.Signature()),
+		signer: wire.PeerIDOf(signed.Key), receivedAt: env.MomentOf(hb.clock.Now()),
 	}
-	if !bytes.Equal(b.raw(key), signed.Raw) {
-		b.proof = string(signed.Raw)
-	}
+	b.proof = signed.Proof(b.statement(key))
 	return key, b, nil
 }
 

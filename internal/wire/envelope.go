@@ -83,6 +83,28 @@ func (s Signed) Signature() []byte {
 	return field[2]
 }
 
+// A Proof is what a node keeps of an envelope whose content it has as the fields of a struct: the signature. If the fields do not
+// encode to the signed payload, for example because a later release has signed more fields, it is the whole envelope.
+type Proof string
+
+// Proof returns the proof of an envelope. payload is what the fields encode to.
+func (s Signed) Proof(payload []byte) Proof {
+	signature := s.Signature()
+	if !bytes.Equal(Envelope(s.Key, payload, signature), s.Raw) {
+		return Proof(s.Raw)
+	}
+	return Proof(signature)
+}
+
+// Envelope returns the envelope that signer has signed. payload encodes the fields.
+func (p Proof) Envelope(signer env.PeerID, payload func() []byte) []byte {
+	key, err := PublicKeyOf(signer)
+	if len(p) != ed25519.SignatureSize || err != nil {
+		return []byte(p)
+	}
+	return Envelope(key, payload(), []byte(p))
+}
+
 // A Signer signs for one node in one network.
 type Signer struct {
 	private ed25519.PrivateKey

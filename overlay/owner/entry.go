@@ -1,8 +1,6 @@
 package owner
 
 import (
-	"bytes"
-	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -71,20 +69,12 @@ type Entry struct {
 	Set   Hash // hash of the set of items after this entry
 
 	Signer env.PeerID
-	Hash   Hash // hash of the statement
-	// proof is the signature of the statement. A node has many entries in memory, and makes the envelope again from their fields. If
-	// the envelope was encoded differently, for example by a later release with more fields, proof holds all of it.
-	proof string
+	Hash   Hash       // hash of the statement
+	proof  wire.Proof // a node has many entries in memory
 }
 
 // Raw returns the signed envelope of the entry, as received.
-func (e *Entry) Raw() []byte {
-	key, err := wire.PublicKeyOf(e.Signer)
-	if len(e.proof) != ed25519.SignatureSize || err != nil {
-		return []byte(e.proof)
-	}
-	return wire.Envelope(key, e.statement(), []byte(e.proof))
-}
+func (e *Entry) Raw() []byte { return e.proof.Envelope(e.Signer, e.statement) }
 
 // statement encodes what is signed.
 func (e *Entry) statement() []byte {
@@ -98,14 +88,6 @@ func (e *Entry) statement() []byte {
 		Items:    uint32(e.Items),
 		Set:      e.Set[:],
 	})
-}
-
-// setProof keeps what Raw needs beside the fields.
-func (e *Entry) setProof(raw []byte) {
-	e.proof = string(raw[max(0, len(raw)-ed25519.SignatureSize):])
-	if !bytes.Equal(e.Raw(), raw) {
-		e.proof = string(raw)
-	}
 }
 
 // ErrEntry reports bytes that are not a valid entry, or an argument that would not make one.
@@ -139,7 +121,7 @@ func OpenEntry(verify wire.Verifier, raw []byte) (*Entry, error) {
 		Signer: wire.PeerIDOf(signed.Key),
 		Hash:   HashOf(signed.Payload),
 	}
-	e.setProof(signed.Raw)
+	e.proof = signed.Proof(e.statement())
 	return e, nil
 }
 
@@ -147,7 +129,7 @@ func OpenEntry(verify wire.Verifier, raw []byte) (*Entry, error) {
 func (e *Entry) sign(signer *wire.Signer) {
 	payload := e.statement()
 	e.Signer, e.Hash = signer.PeerID(), HashOf(payload)
-	e.setProof(signer.Sign(wire.DomainEntry, payload).Raw)
+	e.proof = signer.Sign(wire.DomainEntry, payload).Proof(payload)
 }
 
 // bytes returns the hash as it is encoded: empty for the zero Hash.
