@@ -167,8 +167,8 @@ func (es *entries) append(c *channel, d difference.Delta, done func(ok bool)) bo
 	}
 	l.unsigned = l.unsigned || slices.ContainsFunc(d.Changes, func(ch difference.Change) bool { return ch.Publication == nil })
 	for i, part := range parts {
-		err := es.owners.Append(key, bodies[i], len(part.Changes), func(seq, first uint64) owner.Hash {
-			l.window.Apply(part, es.clock.Now().Truncate(time.Millisecond), seq) // as the readers of the entry do, so that both can share what is packed
+		err := es.owners.Append(key, bodies[i], len(part.Changes), func(seq, first uint64, at time.Time) owner.Hash {
+			l.window.Apply(part, at, seq)
 			for _, e := range l.window.Forget(first) {
 				delete(l.marks, e.ID)
 				delete(l.former, e.ID)

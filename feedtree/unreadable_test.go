@@ -40,7 +40,7 @@ func appendBody(t *testing.T, s *sim.Swarm, body []byte, items int) {
 	p := leader(t, s, url)
 	held := false
 	p.Do(func() {
-		err := p.Layers().Owners.Append(s.Key(url), body, items, func(uint64, uint64) owner.Hash { return owner.Hash{} }, func(ok bool) { held = ok })
+		err := p.Layers().Owners.Append(s.Key(url), body, items, func(uint64, uint64, time.Time) owner.Hash { return owner.Hash{} }, func(ok bool) { held = ok })
 		if err != nil {
 			t.Error(err)
 		}

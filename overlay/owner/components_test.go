@@ -372,7 +372,7 @@ func TestAnEntryIsCommittedByAQuorum(t *testing.T) {
 	})
 	q.becomeLeader(b.s)
 	committed := false
-	if err := q.Append(b.s.key, []byte("body"), 1, func(seq, _ uint64) Hash { return Hash{byte(seq)} }, func(ok bool) { committed = ok }); err != nil {
+	if err := q.Append(b.s.key, []byte("body"), 1, func(seq, _ uint64, _ time.Time) Hash { return Hash{byte(seq)} }, func(ok bool) { committed = ok }); err != nil {
 		t.Fatal(err)
 	}
 	if b.flush(errDisk); len(b.sent) > 0 {

@@ -52,7 +52,7 @@ func (w *world) epoch(c claim) *ownerpb.Epoch {
 // entry forges an entry of a log and its body, which is a number as append makes them.
 func (w *world) entry(url string, by *member, at owner.Position, prev owner.Hash, id byte) (raw, body []byte) {
 	key, body := w.key(url), []byte{0, 0, 0, id}
-	hash, set := owner.HashOf(body), sum(at.Seq, 1)
+	hash, set := owner.HashOf(body), sum(at.Seq, 1, w.Now())
 	m := &ownerpb.EntryStatement{
 		Key: key[:], Position: &ownerpb.Position{Branch: at.Branch, Epoch: at.Epoch, Seq: at.Seq}, TimeMs: uint64(w.Now().UnixMilli()),
 		Body: hash[:], Size: uint32(len(body)), Items: 1, Set: set[:],

@@ -40,8 +40,8 @@ type pending struct {
 }
 
 // A SetHash returns the hash of the set of items after an entry, once its place is known: number seq in a log
-// whose oldest kept entry has the number first.
-type SetHash func(seq, first uint64) Hash
+// whose oldest kept entry has the number first. at is the time of the entry.
+type SetHash func(seq, first uint64, at time.Time) Hash
 
 // An inflight is an entry on its way to the owners.
 type inflight struct {
@@ -146,7 +146,7 @@ func (q *sequencer) appendNext(s *replica) {
 	if i := s.log.firstKept(s.log.step(e.Time), e.Items, e.Size); i < len(s.log.chain) {
 		first = s.log.chain[i]
 	}
-	e.Set = p.setHash(e.At.Seq, first.At.Seq)
+	e.Set = p.setHash(e.At.Seq, first.At.Seq, e.Time)
 	e.sign(q.signer)
 	f := &inflight{entry: e, pending: p}
 	l.inflight = f

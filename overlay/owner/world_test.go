@@ -211,7 +211,7 @@ func (m *member) start() {
 func (m *member) id() overlay.ID { return overlay.NodeID(m.w.network.Name, m.ID()) }
 
 // sum returns a set hash from a number: the bodies of these worlds hold no items.
-func sum(seq, _ uint64) owner.Hash {
+func sum(seq, _ uint64, _ time.Time) owner.Hash {
 	return owner.HashOf(binary.BigEndian.AppendUint64(nil, seq))
 }
 
