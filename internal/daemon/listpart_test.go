@@ -61,4 +61,11 @@ func TestListParts(t *testing.T) {
 		}
 	}
 	m.stop(t)
+
+	c.Found = nil
+	again := running(t, c)
+	if list, err := again.List(t.Context()); err != nil || len(list) != len(all) { // it waits until the store is read
+		t.Errorf("while the node starts the list has %d feeds of %d: %v", len(list), len(all), err)
+	}
+	again.stop(t)
 }
