@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,6 +35,8 @@ type Run struct {
 	Start     float64 `json:"start_s"`             // of the second process, until it has answered with the first page of the list
 	RSS       int     `json:"rss_bytes"`           // of the second process, at the end
 	FirstPage float64 `json:"first_page_s"`        // 100 subscriptions by the HTTP API
+	StartPage float64 `json:"start_page_s"`        // for people
+	ListPage  float64 `json:"list_page_s"`         // of subscriptions, for people
 	All       float64 `json:"whole_list_s"`        // tidings list
 	Export    float64 `json:"export_s"`            // tidings opml export
 	Listed    int     `json:"listed"`              // feeds in the exported list
@@ -171,6 +174,12 @@ func (r *Run) again(ctx context.Context, c Config, p *process, o *origin, progre
 	if err := a.Timed(&r.FirstPage, "list?limit=100", nil, &proxy.ListResponse{}); err != nil {
 		return err
 	}
+	if r.StartPage, err = p.page(ctx, "/"); err != nil {
+		return err
+	}
+	if r.ListPage, err = p.page(ctx, "/subscriptions"); err != nil {
+		return err
+	}
 	if r.All, _, err = p.command(ctx, "list"); err != nil {
 		return err
 	}
@@ -256,6 +265,24 @@ func (p *process) command(ctx context.Context, args ...string) (seconds float64,
 		return 0, nil, fmt.Errorf("tidings %s: %w: %s", args[0], err, bytes.TrimSpace(fault.Bytes()))
 	}
 	return time.Since(begin).Seconds(), out, nil
+}
+
+// page returns the seconds until a page for people is complete.
+func (p *process) page(ctx context.Context, path string) (took float64, err error) {
+	begin := time.Now()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.http+path, nil)
+	if err != nil {
+		return 0, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer res.Body.Close()
+	if _, err = io.Copy(io.Discard, res.Body); err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", path, res.Status)
+	}
+	return time.Since(begin).Seconds(), err
 }
 
 // api returns the node's HTTP API.
