@@ -180,15 +180,15 @@ type Subscription struct {
 	StateAt    time.Time
 }
 
-// Subscriptions returns all subscriptions in the order of their keys.
-func (su *subscriptions) Subscriptions() []Subscription {
-	subscriptions := make([]Subscription, 0, su.count)
-	for _, c := range su.feeds.sorted() {
+// SubscriptionKeys returns the keys of all subscriptions, in no order.
+func (su *subscriptions) SubscriptionKeys() []overlay.ID {
+	keys := make([]overlay.ID, 0, su.count)
+	for key, c := range su.feeds {
 		if c.subscribed {
-			subscriptions = append(subscriptions, su.subscription(c))
+			keys = append(keys, key)
 		}
 	}
-	return subscriptions
+	return keys
 }
 
 // CountSubscriptions returns how many subscriptions there are.

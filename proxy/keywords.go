@@ -268,23 +268,12 @@ func (s *Server) watchScope(ctx context.Context, watches []Watch) (WatchResponse
 	case s.config.Filter:
 		return w, nil
 	}
-	channels, err := s.subs.List(ctx)
-	n := CountShared(channels)
+	n, err := s.subs.CountShared(ctx)
 	w.Scope = locale.Say("the %d feeds and pages that this node subscribes to", n)
 	if w.ScopeEmpty = n == 0; w.ScopeEmpty {
 		w.Scope = locale.Say("the feeds and pages that this node subscribes to (none yet)")
 	}
 	return w, err
-}
-
-// CountShared returns how many channels are of the network. Searches do not cover the others, which are private feeds.
-func CountShared(channels []Channel) (n int) {
-	for _, c := range channels {
-		if !c.Private {
-			n++
-		}
-	}
-	return n
 }
 
 func (s *Server) apiWatch(w http.ResponseWriter, r *http.Request) (any, error) {

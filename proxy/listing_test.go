@@ -23,6 +23,8 @@ type manyNode struct {
 
 func (m *manyNode) List(context.Context) ([]Channel, error) { return m.list, nil }
 
+func (m *manyNode) CountShared(context.Context) (int, error) { return len(m.list), nil }
+
 func (m *manyNode) ListPart(_ context.Context, q ListQuery) (ListPart, error) {
 	return partOf(m.list, q), nil
 }

@@ -204,6 +204,16 @@ func (m *memoryNode) ListPart(ctx context.Context, q ListQuery) (ListPart, error
 	return partOf(list, q), err
 }
 
+func (m *memoryNode) CountShared(ctx context.Context) (n int, err error) {
+	list, err := m.List(ctx)
+	for _, c := range list {
+		if !c.Private {
+			n++
+		}
+	}
+	return n, err
+}
+
 // partOf returns a part of a list that is in the order of addresses.
 func partOf(list []Channel, q ListQuery) (p ListPart) {
 	for _, c := range list {

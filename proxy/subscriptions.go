@@ -49,6 +49,9 @@ type Subscriptions interface {
 	List(ctx context.Context) ([]Channel, error)
 	// ListPart returns a part of the same list in the order of addresses.
 	ListPart(ctx context.Context, q ListQuery) (ListPart, error)
+	// CountShared returns how many subscriptions the network knows, which are all but private feeds. Searches cover these. It takes
+	// the same time for many as for few.
+	CountShared(ctx context.Context) (int, error)
 	Status(ctx context.Context) (Status, error)
 	// Doctor returns what is wrong with the node and its subscriptions. The caller passes what List has returned, which is never nil,
 	// or nil if it has not listed them.

@@ -70,6 +70,14 @@ func (l *channelList) List(ctx context.Context) (channels []proxy.Channel, err e
 	return channels, err
 }
 
+// CountShared returns how many subscriptions the network knows; see proxy.Subscriptions.
+func (l *channelList) CountShared(ctx context.Context) (n int, err error) {
+	if err = l.do(ctx, func() { n = l.node.CountSubscriptions() }); err != nil {
+		return 0, fmt.Errorf("list: %w", err)
+	}
+	return n, nil
+}
+
 // each calls do with each subscription, in the order of their keys, until do fails. It does not hold all at a time, and reads no logs.
 func (l *channelList) each(ctx context.Context, do func(*proxy.Channel) error) error {
 	if err := l.awaitNetwork(ctx); err != nil {
@@ -84,9 +92,6 @@ func (l *channelList) each(ctx context.Context, do func(*proxy.Channel) error) e
 		return nil
 	})
 }
-
-// listedAtOnce is the number of subscriptions that parts looks at in one step of the loop, which takes about a millisecond.
-const listedAtOnce = 128
 
 // parts passes subscriptions, and after them the private feeds, to do, some at a time, until do fails. The slice is reused, so do must
 // not keep it.

@@ -46,7 +46,7 @@ func (d *Daemon) openServer() {
 		MaxArticles:     d.config.KeywordItems,
 		Publishing:      d,
 		ReaderLists:     d.config.ReaderLists,
-		Metrics:         metrics{d.status, d.fetch}.handler(),
+		Metrics:         metrics{d.status, d.fetch, &stateCounts{}}.handler(),
 		Notice:          d.config.Notice,
 		Version:         d.config.Version,
 		Log:             d.log,

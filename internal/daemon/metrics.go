@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -15,6 +16,7 @@ import (
 
 	"tidings/internal/fetch"
 	"tidings/overlay/libp2p"
+	"tidings/proxy"
 )
 
 // metrics collects the counts of a node for Prometheus, named tidings_<layer>_<count>. Layers and names are
@@ -22,7 +24,8 @@ import (
 // be thousands of them, and what a user reads is private.
 type metrics struct {
 	*status
-	fetch *fetch.Client
+	fetch  *fetch.Client
+	states *stateCounts
 }
 
 // collectTimeout bounds how long the loop may take to answer. maxScrapes bounds concurrent requests.
@@ -86,19 +89,53 @@ func (m metrics) subscriptions(ctx context.Context, out chan<- prometheus.Metric
 	if !m.hasJoined() {
 		return nil
 	}
-	channels, err := m.channels.List(ctx)
+	states, err := m.states.now(func() (map[string]int, error) {
+		states := map[string]int{}
+		err := m.channels.each(ctx, func(c *proxy.Channel) error {
+			states[c.State]++
+			return nil
+		})
+		return states, err
+	})
 	if err != nil {
 		return err
 	}
-	states := map[string]int{}
-	for _, c := range channels {
-		states[c.State]++
-	}
-	desc := prometheus.NewDesc("tidings_subscriptions", "Subscriptions, by state.", []string{"state"}, nil)
+	desc := prometheus.NewDesc("tidings_subscriptions", "Subscriptions, by state; of very many, as they were up to five minutes ago.", []string{"state"}, nil)
 	for state, n := range states {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n), state)
 	}
 	return nil
+}
+
+// stateCounts holds the numbers of subscriptions by state. Counting them takes a second for a hundred thousand, and programs read
+// metrics several times a minute, so a count is used again for [countingShare] times as long as it took, or maxCountAge. It is safe
+// for concurrent use, and its zero value has not counted yet.
+type stateCounts struct {
+	mu     sync.Mutex
+	states map[string]int // nil: not yet counted
+	until  time.Time      // the next count is due
+}
+
+const (
+	countingShare = 50 // at most one part in so many of the time is spent with counting
+	maxCountAge   = 5 * time.Minute
+)
+
+// now returns the last count, or a new one if that is due. Concurrent callers wait for one count. The caller does not change it.
+func (c *stateCounts) now(count func() (map[string]int, error)) (map[string]int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	began := time.Now()
+	if c.states != nil && began.Before(c.until) {
+		return c.states, nil
+	}
+	states, err := count()
+	if err != nil {
+		return nil, err
+	}
+	ended := time.Now()
+	c.states, c.until = states, ended.Add(min(countingShare*ended.Sub(began), maxCountAge))
+	return states, nil
 }
 
 // A layer has a name and counts.

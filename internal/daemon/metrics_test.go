@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -14,6 +15,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -73,7 +76,7 @@ func TestMetrics(t *testing.T) {
 	m.post(t, "subscribe", `{"url":"`+url+`"}`, &proxy.SubscribeMessage{})
 
 	r := prometheus.NewRegistry()
-	r.MustRegister(metrics{m.Daemon.status, m.Daemon.fetch})
+	r.MustRegister(metrics{m.Daemon.status, m.Daemon.fetch, &stateCounts{}})
 	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
 		t.Errorf("names: %v, %v", problems, err)
 	}
@@ -114,6 +117,46 @@ func TestMetrics(t *testing.T) {
 	}
 	if strings.Contains(text, "process_network_") {
 		t.Error("the machine's traffic is shown as the node's")
+	}
+}
+
+// Counting many subscriptions takes at most a fiftieth of the time, however often programs ask, and a count is never older than five
+// minutes. Those of few are always new.
+func TestCountsOfSubscriptionsAreKept(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ takes, asked, age time.Duration }{
+		{0, time.Millisecond, 0},
+		{time.Second, 15 * time.Second, 45 * time.Second},
+		{time.Minute, 15 * time.Second, 285 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var c stateCounts
+			var counted time.Time
+			count := func() (map[string]int, error) {
+				time.Sleep(test.takes)
+				counted = time.Now()
+				return map[string]int{proxy.StateOK: 1}, nil
+			}
+			oldest, spent, began := time.Duration(0), time.Duration(0), time.Now()
+			for range 100 {
+				asked := time.Now()
+				if states, err := c.now(count); err != nil || states[proxy.StateOK] != 1 {
+					t.Fatal(states, err)
+				}
+				oldest, spent = max(oldest, time.Since(counted)), spent+time.Since(asked)
+				time.Sleep(test.asked)
+			}
+			if oldest != test.age {
+				t.Errorf("of counts that take %v, one was %v old: want %v", test.takes, oldest, test.age)
+			}
+			if most := time.Since(began)/countingShare + test.takes; test.takes < time.Minute && spent > most {
+				t.Errorf("counts that take %v took %v together, more than %v", test.takes, spent, most)
+			}
+			c.until = time.Time{}
+			if _, err := c.now(func() (map[string]int, error) { return nil, errors.New("stopped") }); err == nil {
+				t.Error("a count that failed is shown as the last one")
+			}
+		})
 	}
 }
 

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"tidings/feedtree"
 	"tidings/internal/loop"
 	"tidings/internal/node"
 	"tidings/internal/wire"
@@ -99,6 +101,35 @@ func (n *nodeLoop) awaitNetwork(ctx context.Context) error {
 			}
 		}
 	}
+}
+
+// listedAtOnce is the number of subscriptions that one step of the loop looks at, which takes about a millisecond. Callers of the
+// loop wait for no more than that.
+const listedAtOnce = 128
+
+// eachSubscription calls do with each subscription in the order of their keys. It is not on the loop when it does.
+func (n *nodeLoop) eachSubscription(ctx context.Context, do func(feedtree.Subscription)) error {
+	var keys []overlay.ID
+	if err := n.do(ctx, func() { keys = n.node.SubscriptionKeys() }); err != nil {
+		return err
+	}
+	part := make([]feedtree.Subscription, 0, listedAtOnce)
+	for keys := range slices.Chunk(keys, listedAtOnce) {
+		part = part[:0]
+		if err := n.do(ctx, func() {
+			for _, key := range keys {
+				if s, ok := n.node.NodeOf(key).Feeds.Subscription(key); ok {
+					part = append(part, s)
+				}
+			}
+		}); err != nil {
+			return err
+		}
+		for _, s := range part {
+			do(s)
+		}
+	}
+	return nil
 }
 
 // A caller runs functions on a loop. ended is closed when the loop has ended.

@@ -11,6 +11,7 @@ import (
 	"tidings/cobra/query"
 	"tidings/feedtree"
 	"tidings/internal/feed"
+	"tidings/overlay"
 	"tidings/proxy"
 )
 
@@ -142,19 +143,20 @@ func newestOf(articles []cobra.BacklogArticle, since time.Time) ([]cobra.Backlog
 
 // subscribedArticles returns the recent articles of the subscribed channels, the newest first.
 func (ws *watches) subscribedArticles(ctx context.Context, now time.Time) (articles []cobra.BacklogArticle, covered coverage, err error) {
-	var all []feedtree.Subscription
-	if err := ws.do(ctx, func() { all = ws.node.Subscriptions() }); err != nil {
+	var keys []overlay.ID
+	if err := ws.do(ctx, func() { keys = ws.node.SubscriptionKeys() }); err != nil {
 		return nil, covered, err
 	}
-	channels := all[:min(len(all), maxRecentChannels)]
-	covered = coverage{now.Add(-recentAge), map[string]time.Duration{}, float64(len(all)) / float64(max(len(channels), 1))}
+	all := len(keys)
+	keys = keys[:min(all, maxRecentChannels)]
+	covered = coverage{now.Add(-recentAge), map[string]time.Duration{}, float64(all) / float64(max(len(keys), 1))}
 	type read struct {
 		s   feedtree.Subscription
 		doc feedtree.Document
 	}
-	for _, s := range channels {
+	for _, key := range keys {
 		got, err := ask(ctx, ws, func(answer func(read)) {
-			ws.readWindow(s.Key, func(s feedtree.Subscription, doc feedtree.Document) { answer(read{s, doc}) })
+			ws.readWindow(key, func(s feedtree.Subscription, doc feedtree.Document) { answer(read{s, doc}) })
 		})
 		if err != nil {
 			return nil, covered, err

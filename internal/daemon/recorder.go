@@ -214,13 +214,11 @@ func pauseAfter(took time.Duration) time.Duration {
 
 // markAll marks everything that the node follows, except for the feeds of which the journal has all.
 func (r *recorder) markAll(ctx context.Context) {
-	var all []feedtree.Subscription
-	_ = r.do(ctx, func() { all = r.node.Subscriptions() }) // an error means that the node stops
-	for _, s := range all {
+	_ = r.eachSubscription(ctx, func(s feedtree.Subscription) { // an error means that the node stops
 		if !r.resume(s) {
 			r.mark(s.URL)
 		}
-	}
+	})
 	for _, name := range r.private.names() {
 		r.mark(name)
 	}

@@ -285,7 +285,11 @@ func (st *status) Doctor(ctx context.Context, channels []proxy.Channel) ([]proxy
 	findings = append(findings, st.channels.private.findings()...)
 	findings = append(findings, st.targets.findings(time.Now())...)
 	findings = append(findings, st.contacts.findings(time.Now())...)
-	findings = append(findings, st.keywords.findings(proxy.CountShared(channels), st.config.Filter)...)
+	shared, err := st.channels.CountShared(ctx)
+	if err != nil {
+		return nil, err
+	}
+	findings = append(findings, st.keywords.findings(shared, st.config.Filter)...)
 	findings = append(findings, st.tokens.findings(ctx)...)
 	if problems+reported == 0 && len(channels) > 0 {
 		findings = append(findings, proxy.Finding{Level: levelOK, What: locale.Say("subscriptions: %d, none with problems", len(channels))})

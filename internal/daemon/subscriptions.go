@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -46,7 +47,7 @@ type subscriptions struct {
 type feedStore interface {
 	Subscribe(url string, quietly bool, weight int, attributes []byte, done func(error))
 	Unsubscribe(url string, done func(error))
-	Subscriptions() []feedtree.Subscription
+	Subscriptions() iter.Seq[feedtree.Subscription]
 	Trust(key overlay.ID) bool
 }
 
@@ -98,7 +99,7 @@ func (s *subscriptions) load(feeds feedStore) (n int, err error) {
 	s.feeds = feeds
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, f := range feeds.Subscriptions() {
+	for f := range feeds.Subscriptions() {
 		r := s.open(f.Key, f.URL)
 		r.subscribed, r.attributes, r.weight, r.version = true, attributesOf(f), f.Weight, s.nextVersion()
 		n++

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -174,8 +175,8 @@ func (m *memory) Unsubscribe(url string, done func(error)) {
 	done(err)
 }
 
-func (m *memory) Subscriptions() []feedtree.Subscription { return slices.Collect(maps.Values(m.feeds)) }
-func (m *memory) Trust(overlay.ID) bool                  { return false }
+func (m *memory) Subscriptions() iter.Seq[feedtree.Subscription] { return maps.Values(m.feeds) }
+func (m *memory) Trust(overlay.ID) bool                          { return false }
 
 // runs does nothing on a loop.
 type runs struct{}

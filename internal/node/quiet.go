@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -211,16 +212,25 @@ func (n *Node) CountSubscriptions() int {
 	return count
 }
 
+// SubscriptionKeys returns the keys of all subscriptions in their order.
+func (n *Node) SubscriptionKeys() []overlay.ID {
+	keys := n.Feeds.SubscriptionKeys()
+	for _, f := range n.quiet.byKey {
+		keys = append(keys, f.Feeds.SubscriptionKeys()...)
+	}
+	slices.SortFunc(keys, func(a, b overlay.ID) int { return bytes.Compare(a[:], b[:]) })
+	return keys
+}
+
 // Subscriptions returns all subscriptions in the order of their keys.
-func (n *Node) Subscriptions() []feedtree.Subscription {
-	all := n.Feeds.Subscriptions()
-	for key, f := range n.quiet.byKey {
-		if s, ok := f.Feeds.Subscription(key); ok {
-			all = append(all, s)
+func (n *Node) Subscriptions() iter.Seq[feedtree.Subscription] {
+	return func(yield func(feedtree.Subscription) bool) {
+		for _, key := range n.SubscriptionKeys() {
+			if s, ok := n.NodeOf(key).Feeds.Subscription(key); ok && !yield(s) {
+				return
+			}
 		}
 	}
-	slices.SortFunc(all, func(a, b feedtree.Subscription) int { return bytes.Compare(a.Key[:], b.Key[:]) })
-	return all
 }
 
 // Quiet describes a quiet subscription; ok is false if the feed's subscription is none.
