@@ -210,11 +210,11 @@ func FuzzReplica(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(s.storeOp().Value)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := openReplica(verify, replicaKey(key), b)
+		s, _, err := openReplica(verify, replicaKey(key), b)
 		if err != nil {
 			return
 		}
-		again, err := openReplica(verify, replicaKey(key), s.storeOp().Value)
+		again, _, err := openReplica(verify, replicaKey(key), s.storeOp().Value)
 		if err != nil || !reflect.DeepEqual(again, s) {
 			t.Errorf("%+v became %+v, %v", s, again, err)
 		}

@@ -11,7 +11,10 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-const maxListed = 512 // entries of a LogList message
+const (
+	maxListed  = 512    // entries of a LogList message
+	maxSettled = 10_000 // records that one heartbeat stores because the last entry has settled, which takes the loop about 50 ms; later ones wait
+)
 
 // A keeper compares what this node and other owners know of the keys that they share, and decides which logs are kept.
 type keeper struct {
@@ -40,7 +43,11 @@ func (k *keeper) sendHeartbeats(now time.Time) {
 		return
 	}
 	shared := map[env.PeerID][]*replica{}
+	var settled []*replica
 	for _, s := range k.replicas.all() {
+		if len(settled) < maxSettled && k.storage.settle(s) {
+			settled = append(settled, s)
+		}
 		switch {
 		case s.epoch == nil:
 			// No epoch came of a message about this key. If an epoch signed here is in force, its
@@ -81,6 +88,7 @@ func (k *keeper) sendHeartbeats(now time.Time) {
 		}
 		k.reportWeight(s, now)
 	}
+	k.storage.saveSettled(slices.DeleteFunc(settled, func(s *replica) bool { return k.replicas.byKey[s.key] != s }))
 	maps.DeleteFunc(k.liveness.matched, func(p env.PeerID, _ time.Time) bool { return !k.alive(p) })
 	maps.DeleteFunc(k.ahead, func(p env.PeerID, _ time.Duration) bool { return !k.alive(p) })
 	maps.DeleteFunc(k.listed, func(p env.PeerID, _ map[overlay.ID]bool) bool { return !k.alive(p) })

@@ -89,11 +89,27 @@ type keyLog struct {
 	committed Hash  // last entry known to be stored by a quorum
 	visible   chain // prefix of the log that readers may see
 	orphaned  chain // entries shown to readers and then lost to a switch of branch, until Release; at most maxOrphaned
+	// unsettled is the number of heartbeats after which the replica's record says that the last entry is committed. It counts
+	// from settleBeats down to 0 while that entry is.
+	unsettled uint8
+}
+
+// settleBeats is the number of heartbeats for which the last entry is committed before a node notes that, so that the next start does
+// not take it for news. Between two heartbeats, most of a minute, the layers above have taken it long ago. A log that grows more
+// often costs no such records.
+const settleBeats = 2
+
+// settledHead returns the last entry's hash if the replica's record is to say that it is committed, otherwise nil.
+func (l *keyLog) settledHead() []byte {
+	if head := l.headHash(); l.unsettled == 0 && len(l.chain) > 0 && l.headCommitted() {
+		return head[:]
+	}
+	return nil
 }
 
 // set replaces a replica's log and counts its items and bytes.
 func (l *keyLog) set(log chain) {
-	l.chain, l.items, l.size = log, 0, 0
+	l.chain, l.items, l.size, l.unsettled = log, 0, 0, settleBeats
 	for _, e := range log {
 		l.items += e.Items
 		l.size += e.Size
@@ -102,7 +118,7 @@ func (l *keyLog) set(log chain) {
 
 // add appends an entry.
 func (l *keyLog) add(e *Entry) {
-	l.chain = append(l.chain, e)
+	l.chain, l.unsettled = append(l.chain, e), settleBeats
 	l.items += e.Items
 	l.size += e.Size
 }

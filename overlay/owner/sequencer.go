@@ -262,8 +262,8 @@ func (q *sequencer) becomeLeader(s *replica) {
 	if head == nil {
 		return
 	}
-	if quorum(len(s.epoch.Owners)) == 1 && q.clock.Now().Sub(head.Time) > republishTime {
-		q.storage.markCommitted(s, head.Hash) // what is durable here is stored by a quorum
+	if (s.log.headCommitted() || quorum(len(s.epoch.Owners)) == 1) && q.clock.Now().Sub(head.Time) > republishTime {
+		q.storage.markCommitted(s, head.Hash) // with one owner, what is durable here is stored by a quorum
 		q.appendNext(s)
 		return
 	}
@@ -280,7 +280,7 @@ func (q *sequencer) becomeLeader(s *replica) {
 		for i, e := range tail {
 			switch {
 			case bodies[i] == nil:
-			case e == head && mine && l.inflight == nil && s.log.head() == head:
+			case e == head && mine && l.inflight == nil && s.log.head() == head && !s.log.headCommitted():
 				// A former run of this node appended it, and may not have committed it.
 				l.inflight = &inflight{entry: e, pending: pending{body: bodies[i]}}
 				q.replicate(s)

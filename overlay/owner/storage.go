@@ -73,6 +73,33 @@ func (d *storage) save(s *replica, then func(), ops ...env.Op) {
 	})
 }
 
+// settle counts a heartbeat of an owner's log towards noting that its last entry is committed, and reports whether that is due.
+func (d *storage) settle(s *replica) (due bool) {
+	if s.log.unsettled == 0 || !s.owned || len(s.log.chain) == 0 || !s.log.headCommitted() || !d.durable(s.log.headHash()) {
+		return false
+	}
+	s.log.unsettled--
+	return s.log.unsettled == 0
+}
+
+// saveSettled stores the records of replicas whose last entries have been committed for a while. If the disk refuses, the next start
+// takes these entries for news.
+func (d *storage) saveSettled(of []*replica) {
+	if len(of) == 0 {
+		return
+	}
+	var ops []env.Op
+	for _, s := range of {
+		ops = append(ops, s.storeOp())
+	}
+	d.store.Commit(ops, func(err error) {
+		if err != nil {
+			d.stats.StoreErrors++
+			d.log.Debug("committed entries could not be noted", "err", err)
+		}
+	})
+}
+
 // durable reports whether an entry of a log here is stored.
 func (d *storage) durable(h Hash) bool { return !d.volatile[h] }
 
@@ -316,6 +343,7 @@ func (s *replica) storeOp() env.Op {
 		Note:      s.note,
 		Version:   s.version,
 		Barred:    barsProto(s.campaign.barred),
+		Settled:   s.log.settledHead(),
 	}
 	return env.Op{Key: replicaKey(s.key), Value: wire.Encode(m)}
 }
@@ -323,8 +351,9 @@ func (s *replica) storeOp() env.Op {
 // load reads the replicas and logs that a former run has stored, which had verified their signatures. Unreadable records are
 // dropped; they are pulled from other nodes again.
 func (d *storage) load(now time.Time) error {
+	settled := map[overlay.ID]Hash{} // last entries, by key
 	err := d.store.Range([]byte(replicaPrefix), func(key, value []byte) bool {
-		s, err := openReplica(wire.Reopener, key, value)
+		s, last, err := openReplica(wire.Reopener, key, value)
 		if err != nil {
 			d.stats.Damaged++
 			d.log.Warn("log of a feed is unreadable and is pulled from the network again", "err", err)
@@ -332,6 +361,7 @@ func (d *storage) load(now time.Time) error {
 		}
 		s.lastHeard = env.MomentOf(now)
 		s.campaign.shorten(now)
+		settled[s.key] = last
 		if s.epoch == nil && !s.follow {
 			d.replicas.retired[s.key] = s
 		} else {
@@ -367,9 +397,12 @@ func (d *storage) load(now time.Time) error {
 	for _, s := range d.replicas.all() {
 		d.drop(d.deleteOps(s.log.assemble(s.epoch, s.owned)))
 		s.share(names)
-		// A follower keeps committed entries only. An owner must hear again whether its last entry is committed.
-		if s.epoch == nil || !s.owned || s.epoch.AfterHash == s.log.headHash() {
-			s.log.committed = s.log.headHash()
+		// A follower keeps committed entries only. An owner must hear again whether its last entry is committed, unless it is noted.
+		switch head := s.log.headHash(); {
+		case s.epoch == nil || !s.owned || s.epoch.AfterHash == head:
+			s.log.committed = head
+		case settled[s.key] == head:
+			s.log.committed, s.log.unsettled = head, 0
 		}
 		s.log.visible = s.log.chain[:s.log.visibleLen(nil)]
 	}
@@ -420,16 +453,18 @@ func (d *storage) skipDamaged(err error) error {
 	return err
 }
 
-// openReplica decodes a replica's record.
-func openReplica(verify wire.Verifier, key, value []byte) (*replica, error) {
+// openReplica decodes a replica's record. settled is the last entry of the log that the record is for, if that was noted to be
+// committed.
+func openReplica(verify wire.Verifier, key, value []byte) (s *replica, settled Hash, err error) {
 	m := new(ownerpb.Replica)
 	if err := proto.Unmarshal(value, m); err != nil {
-		return nil, err
+		return nil, settled, err
 	}
-	if len(key) != len(replicaPrefix)+len(overlay.ID{}) {
-		return nil, ErrEpoch
+	if len(key) != len(replicaPrefix)+len(overlay.ID{}) || len(m.Settled) != 0 && len(m.Settled) != len(settled) {
+		return nil, settled, ErrEpoch
 	}
-	s := &replica{
+	copy(settled[:], m.Settled)
+	s = &replica{
 		key:     overlay.ID(key[len(replicaPrefix):]),
 		url:     m.Url,
 		follow:  m.Follow,
@@ -438,12 +473,11 @@ func openReplica(verify wire.Verifier, key, value []byte) (*replica, error) {
 		version: m.Version,
 	}
 	s.campaign.barred = barsFrom(m.Barred)
-	var err error
 	if m.Epoch != nil {
 		if s.epoch, err = openEpoch(verify, m.Epoch); err != nil {
-			return nil, err
+			return nil, settled, err
 		}
 	}
 	s.undecided, err = openEpochs(verify, m.Undecided)
-	return s, err
+	return s, settled, err
 }

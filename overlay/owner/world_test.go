@@ -179,6 +179,7 @@ type member struct {
 	leads   map[overlay.ID]bool
 	has     map[overlay.ID]map[int]bool               // bodies in its log
 	tap     func(to env.PeerID, msg *ownerpb.Message) // sees what the member sends; nil: none
+	told    func(owner.Event)                         // sees the events of the owners; nil: none
 }
 
 func (m *member) start() {
@@ -225,6 +226,9 @@ func (m *member) Siblings(overlay.ID) []*overlay.Contact { return nil }
 func (m *member) Emit(ev owner.Event)                    { m.events.Emit(ev) }
 
 func (m *member) handle(ev owner.Event) {
+	if m.told != nil {
+		m.told(ev)
+	}
 	switch ev := ev.(type) {
 	case owner.BecameSequencer:
 		m.leads[ev.Key] = true

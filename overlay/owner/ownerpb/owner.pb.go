@@ -2392,6 +2392,7 @@ type Replica struct {
 	Note          []byte                 `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`
 	Version       uint64                 `protobuf:"fixed64,8,opt,name=version,proto3" json:"version,omitempty"` // of the note
 	Barred        []*Bar                 `protobuf:"bytes,9,rep,name=barred,proto3" json:"barred,omitempty"`
+	Settled       []byte                 `protobuf:"bytes,10,opt,name=settled,proto3" json:"settled,omitempty"` // hash of the last entry, if it is known to be committed and readers were shown it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2485,6 +2486,13 @@ func (x *Replica) GetVersion() uint64 {
 func (x *Replica) GetBarred() []*Bar {
 	if x != nil {
 		return x.Barred
+	}
+	return nil
+}
+
+func (x *Replica) GetSettled() []byte {
+	if x != nil {
+		return x.Settled
 	}
 	return nil
 }
@@ -2791,7 +2799,7 @@ const file_owner_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\rR\x06offset\x12\x14\n" +
-	"\x05bytes\x18\x04 \x01(\fR\x05bytes\"\xcb\x02\n" +
+	"\x05bytes\x18\x04 \x01(\fR\x05bytes\"\xe5\x02\n" +
 	"\aReplica\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12*\n" +
@@ -2801,7 +2809,9 @@ const file_owner_proto_rawDesc = "" +
 	"\x06signed\x18\x06 \x03(\v2\x13.tidings.owner.VoteR\x06signed\x12\x12\n" +
 	"\x04note\x18\a \x01(\fR\x04note\x12\x18\n" +
 	"\aversion\x18\b \x01(\x06R\aversion\x12*\n" +
-	"\x06barred\x18\t \x03(\v2\x12.tidings.owner.BarR\x06barred\"4\n" +
+	"\x06barred\x18\t \x03(\v2\x12.tidings.owner.BarR\x06barred\x12\x18\n" +
+	"\asettled\x18\n" +
+	" \x01(\fR\asettled\"4\n" +
 	"\x03Bar\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\fR\x04peer\x12\x19\n" +
 	"\buntil_ms\x18\x02 \x01(\x06R\auntilMs\"h\n" +
