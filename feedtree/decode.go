@@ -112,10 +112,27 @@ func (es *entries) keep(key overlay.ID, body owner.Hash, d difference.Delta) {
 	}
 }
 
+// A decoding is a step that several callers may wait for: the sequencer of a feed and its readers want the same entries when a
+// node starts.
+type decoding struct {
+	entries []*owner.Entry
+	then    []func([]decodedEntry)
+}
+
+// begins reports whether entries begin with those of the step, which hash the ones before them.
+func (d *decoding) begins(entries []*owner.Entry) bool {
+	last := len(d.entries) - 1
+	return len(entries) > last && entries[last].Hash == d.entries[last].Hash
+}
+
 // step decodes the first ones of some entries, as many as decodeStep allows, and passes them to then.
 func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decodedEntry)) {
 	if got := es.recent.first(entries, read.verifies); len(got) > 0 || len(entries) == 0 {
 		es.worker.Do(func() {}, func() { then(got) })
+		return
+	}
+	if d := es.begun[entries[0].Hash]; d != nil && read.verifies && d.begins(entries) {
+		d.then = append(d.then, then)
 		return
 	}
 	packed := 0
@@ -125,14 +142,26 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 			break
 		}
 	}
+	d := &decoding{entries, []func([]decodedEntry){then}}
+	if read.verifies {
+		if es.begun == nil {
+			es.begun = map[owner.Hash]*decoding{}
+		}
+		es.begun[entries[0].Hash] = d
+	}
 	es.owners.Bodies(entries, func(bodies [][]byte) {
 		es.waiting = append(es.waiting, func() {
 			var got []decodedEntry
 			es.worker.Do(func() { got = es.decodeBodies(entries, bodies, read) }, func() {
 				es.decoding--
 				es.decodeWaiting()
+				if es.begun[entries[0].Hash] == d {
+					delete(es.begun, entries[0].Hash)
+				}
 				es.note(entries[:len(got)], got, read)
-				then(got)
+				for _, then := range d.then {
+					then(got)
+				}
 			})
 		})
 		es.decodeWaiting()

@@ -25,7 +25,7 @@ func TestAPushCostsTheSameInALongFeed(t *testing.T) {
 	// cost returns the bytes allocated by one push and by the request before it for the number of the next item.
 	cost := func() uint64 {
 		const pushes = 200 // in which nodes pack and unpack their windows once or twice
-		write(1) // after a rest, nodes unpack the windows of feeds once, which is not counted here
+		write(1)           // after a rest, nodes unpack the windows of feeds once, which is not counted here
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for range pushes {

@@ -28,6 +28,10 @@
 // sequencer has stored it, the entry is committed and a Committed event reports it. One entry is in flight at a
 // time. A committed entry survives any deaths that leave one member of every quorum alive.
 //
+// Owners note that the last entry of a log is committed when it has been for two heartbeats. A node that restarts shows it to readers
+// at once, and neither sends it again nor reports it as news. Of a later entry it hears again whether it is committed, and then reports
+// it, because the layers above may not have taken it.
+//
 // # Lying owners
 //
 // A minority of the owners may lie: refuse, campaign without end, stall, claim heads that nobody can pull, or date entries
