@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"maps"
 	"slices"
 
 	"tidings/difference"
@@ -123,6 +124,11 @@ type decoding struct {
 func (d *decoding) begins(entries []*owner.Entry) bool {
 	last := len(d.entries) - 1
 	return len(entries) > last && entries[last].Hash == d.entries[last].Hash
+}
+
+// readAnew makes who wants entries of a feed from now on read their bodies again, which may have been repaired.
+func (es *entries) readAnew(key overlay.ID) {
+	maps.DeleteFunc(es.begun, func(_ owner.Hash, d *decoding) bool { return d.entries[0].Key == key })
 }
 
 // step decodes the first ones of some entries, as many as decodeStep allows, and passes them to then.

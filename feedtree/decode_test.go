@@ -142,7 +142,7 @@ func TestStepsOfDecodingAreBounded(t *testing.T) {
 }
 
 // Entries that are just being decoded are not decoded again for another caller, who may have more of the log. An entry that follows the same
-// one in another branch is.
+// one in another branch is, and so are those that may have been repaired meanwhile.
 func TestCallersShareADecoding(t *testing.T) {
 	b := newBench(t)
 	worker := &slowWorker{}
@@ -158,7 +158,9 @@ func TestCallersShareADecoding(t *testing.T) {
 	ask("later reader", first, second, third)
 	ask("branch", first, other)
 	ask("earlier reader", first)
-	if len(*worker) != 3 {
+	es.readAnew(overlay.ID{})
+	ask("reader after a repair", first)
+	if len(*worker) != 4 {
 		t.Errorf("%d steps are with the worker", len(*worker))
 	}
 	steps := 0
@@ -166,13 +168,13 @@ func TestCallersShareADecoding(t *testing.T) {
 		worker.next()
 	}
 	for name, want := range map[string][]owner.Hash{
-		"sequencer": {{1}, {2}}, "reader": {{1}, {2}}, "later reader": {{1}, {2}, {3}}, "branch": {{1}, {4}}, "earlier reader": {{1}},
+		"sequencer": {{1}, {2}}, "reader": {{1}, {2}}, "later reader": {{1}, {2}, {3}}, "branch": {{1}, {4}}, "earlier reader": {{1}}, "reader after a repair": {{1}},
 	} {
 		if !slices.Equal(got[name], want) {
 			t.Errorf("%s has read %x, not %x", name, got[name], want)
 		}
 	}
-	if steps != 4 || len(es.begun) > 0 { // the last one reads what only the later reader has
+	if steps != 5 || len(es.begun) > 0 { // the last one reads what only the later reader has
 		t.Errorf("%d steps, and %d still wait", steps, len(es.begun))
 	}
 }

@@ -103,14 +103,20 @@ func (n *nodeLoop) awaitNetwork(ctx context.Context) error {
 	}
 }
 
-// listedAtOnce is the number of subscriptions that one step of the loop looks at, which takes about a millisecond. Callers of the
-// loop wait for no more than that.
+// subscriptionKeys returns the keys of all subscriptions in their order.
+func (n *nodeLoop) subscriptionKeys(ctx context.Context) (keys []overlay.ID, err error) {
+	err = n.do(ctx, func() { keys = n.node.SubscriptionKeys() })
+	slices.SortFunc(keys, func(a, b overlay.ID) int { return bytes.Compare(a[:], b[:]) }) // not on the loop, where others wait
+	return keys, err
+}
+
+// listedAtOnce is the number of subscriptions that one step of the loop looks at, which takes about a millisecond.
 const listedAtOnce = 128
 
 // eachSubscription calls do with each subscription in the order of their keys. It is not on the loop when it does.
 func (n *nodeLoop) eachSubscription(ctx context.Context, do func(feedtree.Subscription)) error {
-	var keys []overlay.ID
-	if err := n.do(ctx, func() { keys = n.node.SubscriptionKeys() }); err != nil {
+	keys, err := n.subscriptionKeys(ctx)
+	if err != nil {
 		return err
 	}
 	part := make([]feedtree.Subscription, 0, listedAtOnce)

@@ -11,7 +11,6 @@ import (
 	"tidings/cobra/query"
 	"tidings/feedtree"
 	"tidings/internal/feed"
-	"tidings/overlay"
 	"tidings/proxy"
 )
 
@@ -143,8 +142,8 @@ func newestOf(articles []cobra.BacklogArticle, since time.Time) ([]cobra.Backlog
 
 // subscribedArticles returns the recent articles of the subscribed channels, the newest first.
 func (ws *watches) subscribedArticles(ctx context.Context, now time.Time) (articles []cobra.BacklogArticle, covered coverage, err error) {
-	var keys []overlay.ID
-	if err := ws.do(ctx, func() { keys = ws.node.SubscriptionKeys() }); err != nil {
+	keys, err := ws.subscriptionKeys(ctx)
+	if err != nil {
 		return nil, covered, err
 	}
 	all := len(keys)

@@ -212,17 +212,16 @@ func (n *Node) CountSubscriptions() int {
 	return count
 }
 
-// SubscriptionKeys returns the keys of all subscriptions in their order.
+// SubscriptionKeys returns the keys of all subscriptions, in no order.
 func (n *Node) SubscriptionKeys() []overlay.ID {
 	keys := n.Feeds.SubscriptionKeys()
 	for _, f := range n.quiet.byKey {
 		keys = append(keys, f.Feeds.SubscriptionKeys()...)
 	}
-	slices.SortFunc(keys, func(a, b overlay.ID) int { return bytes.Compare(a[:], b[:]) })
 	return keys
 }
 
-// Subscriptions returns all subscriptions in the order of their keys.
+// Subscriptions returns all subscriptions, in no order.
 func (n *Node) Subscriptions() iter.Seq[feedtree.Subscription] {
 	return func(yield func(feedtree.Subscription) bool) {
 		for _, key := range n.SubscriptionKeys() {

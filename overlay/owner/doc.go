@@ -28,9 +28,9 @@
 // sequencer has stored it, the entry is committed and a Committed event reports it. One entry is in flight at a
 // time. A committed entry survives any deaths that leave one member of every quorum alive.
 //
-// Owners note that the last entry of a log is committed when it has been for two heartbeats. A node that restarts shows it to readers
-// at once, and neither sends it again nor reports it as news. Of a later entry it hears again whether it is committed, and then reports
-// it, because the layers above may not have taken it.
+// Owners note that the last entry of a log is committed when that has been so for four heartbeats and the application has read it.
+// A node that restarts shows it to readers at once, and neither sends nor reports it again. Of a later entry it hears again whether it
+// is committed, and then reports it, because the layers above may not have passed it on.
 //
 // # Lying owners
 //

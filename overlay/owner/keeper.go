@@ -45,7 +45,7 @@ func (k *keeper) sendHeartbeats(now time.Time) {
 	shared := map[env.PeerID][]*replica{}
 	var settled []*replica
 	for _, s := range k.replicas.all() {
-		if len(settled) < maxSettled && k.storage.settle(s) {
+		if len(settled) < maxSettled && k.storage.countBeat(s) {
 			settled = append(settled, s)
 		}
 		switch {

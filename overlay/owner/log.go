@@ -90,14 +90,15 @@ type keyLog struct {
 	visible   chain // prefix of the log that readers may see
 	orphaned  chain // entries shown to readers and then lost to a switch of branch, until Release; at most maxOrphaned
 	// unsettled is the number of heartbeats after which the replica's record says that the last entry is committed. It counts
-	// from settleBeats down to 0 while that entry is.
+	// from settleBeats down to 0 while that entry is, and has been read.
 	unsettled uint8
+	read      bool // the application has read the last entry
 }
 
 // settleBeats is the number of heartbeats for which the last entry is committed before a node notes that, so that the next start does
-// not take it for news. Between two heartbeats, most of a minute, the layers above have taken it long ago. A log that grows more
-// often costs no such records.
-const settleBeats = 2
+// not take it for news: by default two minutes at least, in which the layers above have passed it on. A log that grows
+// more often costs no such records.
+const settleBeats = 4
 
 // settledHead returns the last entry's hash if the replica's record is to say that it is committed, otherwise nil.
 func (l *keyLog) settledHead() []byte {
@@ -109,7 +110,7 @@ func (l *keyLog) settledHead() []byte {
 
 // set replaces a replica's log and counts its items and bytes.
 func (l *keyLog) set(log chain) {
-	l.chain, l.items, l.size, l.unsettled = log, 0, 0, settleBeats
+	l.chain, l.items, l.size, l.unsettled, l.read = log, 0, 0, settleBeats, false
 	for _, e := range log {
 		l.items += e.Items
 		l.size += e.Size
@@ -118,7 +119,7 @@ func (l *keyLog) set(log chain) {
 
 // add appends an entry.
 func (l *keyLog) add(e *Entry) {
-	l.chain, l.unsettled = append(l.chain, e), settleBeats
+	l.chain, l.unsettled, l.read = append(l.chain, e), settleBeats, false
 	l.items += e.Items
 	l.size += e.Size
 }

@@ -59,7 +59,7 @@ const (
 	// owner learns of it by the next heartbeat.
 	maxLaggingTries = 5
 	// republishTime is the age up to which a new sequencer reports committed entries again, in case its
-	// predecessor died before publishing them.
+	// predecessor died before publishing them. It reports the last one whatever its age, unless it has settled.
 	republishTime = time.Minute
 )
 
@@ -262,7 +262,8 @@ func (q *sequencer) becomeLeader(s *replica) {
 	if head == nil {
 		return
 	}
-	if (s.log.headCommitted() || quorum(len(s.epoch.Owners)) == 1) && q.clock.Now().Sub(head.Time) > republishTime {
+	settled := s.log.settledHead() != nil
+	if (settled || quorum(len(s.epoch.Owners)) == 1) && q.clock.Now().Sub(head.Time) > republishTime {
 		q.storage.markCommitted(s, head.Hash) // with one owner, what is durable here is stored by a quorum
 		q.appendNext(s)
 		return
@@ -280,7 +281,7 @@ func (q *sequencer) becomeLeader(s *replica) {
 		for i, e := range tail {
 			switch {
 			case bodies[i] == nil:
-			case e == head && mine && l.inflight == nil && s.log.head() == head && !s.log.headCommitted():
+			case e == head && mine && l.inflight == nil && s.log.head() == head && !settled:
 				// A former run of this node appended it, and may not have committed it.
 				l.inflight = &inflight{entry: e, pending: pending{body: bodies[i]}}
 				q.replicate(s)

@@ -73,9 +73,10 @@ func (d *storage) save(s *replica, then func(), ops ...env.Op) {
 	})
 }
 
-// settle counts a heartbeat of an owner's log towards noting that its last entry is committed, and reports whether that is due.
-func (d *storage) settle(s *replica) (due bool) {
-	if s.log.unsettled == 0 || !s.owned || len(s.log.chain) == 0 || !s.log.headCommitted() || !d.durable(s.log.headHash()) {
+// countBeat counts a heartbeat of an owner's log towards noting that its last entry is committed, and reports whether that is due.
+func (d *storage) countBeat(s *replica) (due bool) {
+	switch head := s.log.headHash(); {
+	case s.log.unsettled == 0, !s.owned, len(s.log.chain) == 0, !s.log.headCommitted(), !d.durable(head), s.follow && !s.log.read:
 		return false
 	}
 	s.log.unsettled--
@@ -235,9 +236,11 @@ func (d *storage) Orphaned(key overlay.ID, last Hash) (of []*Entry) {
 	return of
 }
 
-// Release deletes the orphaned entries of a key, except for those that Orphaned returns for last.
+// Release tells that the application has read the log of a key up to the entry with the hash last. It deletes the orphaned entries,
+// except for those that Orphaned returns for last.
 func (d *storage) Release(key overlay.ID, last Hash) {
 	log := d.replicas.log(key)
+	log.read = log.read || last == log.headHash()
 	kept := d.Orphaned(key, last)
 	log.orphaned = slices.DeleteFunc(log.orphaned, func(e *Entry) bool { return slices.Contains(kept, e) || log.find(e.Hash) >= 0 })
 	ops := d.deleteOps(log.orphaned)
@@ -399,10 +402,10 @@ func (d *storage) load(now time.Time) error {
 		s.share(names)
 		// A follower keeps committed entries only. An owner must hear again whether its last entry is committed, unless it is noted.
 		switch head := s.log.headHash(); {
+		case s.owned && settled[s.key] == head:
+			s.log.committed, s.log.unsettled = head, 0
 		case s.epoch == nil || !s.owned || s.epoch.AfterHash == head:
 			s.log.committed = head
-		case settled[s.key] == head:
-			s.log.committed, s.log.unsettled = head, 0
 		}
 		s.log.visible = s.log.chain[:s.log.visibleLen(nil)]
 	}

@@ -2392,7 +2392,7 @@ type Replica struct {
 	Note          []byte                 `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`
 	Version       uint64                 `protobuf:"fixed64,8,opt,name=version,proto3" json:"version,omitempty"` // of the note
 	Barred        []*Bar                 `protobuf:"bytes,9,rep,name=barred,proto3" json:"barred,omitempty"`
-	Settled       []byte                 `protobuf:"bytes,10,opt,name=settled,proto3" json:"settled,omitempty"` // hash of the last entry, if it is known to be committed and readers were shown it
+	Settled       []byte                 `protobuf:"bytes,10,opt,name=settled,proto3" json:"settled,omitempty"` // hash of the last entry, if it has been committed for some minutes and the application has read it
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
