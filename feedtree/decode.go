@@ -1,7 +1,6 @@
 package feedtree
 
 import (
-	"maps"
 	"slices"
 
 	"tidings/difference"
@@ -113,32 +112,10 @@ func (es *entries) keep(key overlay.ID, body owner.Hash, d difference.Delta) {
 	}
 }
 
-// A decoding is a step that several callers may wait for: the sequencer of a feed and its readers want the same entries when a
-// node starts.
-type decoding struct {
-	entries []*owner.Entry
-	then    []func([]decodedEntry)
-}
-
-// begins reports whether entries begin with those of the step, which hash the ones before them.
-func (d *decoding) begins(entries []*owner.Entry) bool {
-	last := len(d.entries) - 1
-	return len(entries) > last && entries[last].Hash == d.entries[last].Hash
-}
-
-// readAnew makes who wants entries of a feed from now on read their bodies again, which may have been repaired.
-func (es *entries) readAnew(key overlay.ID) {
-	maps.DeleteFunc(es.begun, func(_ owner.Hash, d *decoding) bool { return d.entries[0].Key == key })
-}
-
 // step decodes the first ones of some entries, as many as decodeStep allows, and passes them to then.
 func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decodedEntry)) {
 	if got := es.recent.first(entries, read.verifies); len(got) > 0 || len(entries) == 0 {
 		es.worker.Do(func() {}, func() { then(got) })
-		return
-	}
-	if d := es.begun[entries[0].Hash]; d != nil && read.verifies && d.begins(entries) {
-		d.then = append(d.then, then)
 		return
 	}
 	packed := 0
@@ -148,26 +125,14 @@ func (es *entries) step(entries []*owner.Entry, read decoder, then func([]decode
 			break
 		}
 	}
-	d := &decoding{entries, []func([]decodedEntry){then}}
-	if read.verifies {
-		if es.begun == nil {
-			es.begun = map[owner.Hash]*decoding{}
-		}
-		es.begun[entries[0].Hash] = d
-	}
 	es.owners.Bodies(entries, func(bodies [][]byte) {
 		es.waiting = append(es.waiting, func() {
 			var got []decodedEntry
 			es.worker.Do(func() { got = es.decodeBodies(entries, bodies, read) }, func() {
 				es.decoding--
 				es.decodeWaiting()
-				if es.begun[entries[0].Hash] == d {
-					delete(es.begun, entries[0].Hash)
-				}
 				es.note(entries[:len(got)], got, read)
-				for _, then := range d.then {
-					then(got)
-				}
+				then(got)
 			})
 		})
 		es.decodeWaiting()

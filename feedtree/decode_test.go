@@ -124,7 +124,7 @@ func TestStepsOfDecodingAreBounded(t *testing.T) {
 	for i := range steps {
 		asked = append(asked, i)
 		es.channel(overlay.ID{byte(i)}, "http://a.example/").subscribed = true
-		es.decode([]*owner.Entry{{Key: overlay.ID{byte(i)}, Hash: owner.Hash{byte(i)}, Time: b.now}}, func(_ *owner.Entry, d *decodedEntry) {
+		es.decode([]*owner.Entry{{Key: overlay.ID{byte(i)}, Time: b.now}}, func(_ *owner.Entry, d *decodedEntry) {
 			if d.bodyLost {
 				order = append(order, i)
 			}
@@ -138,43 +138,5 @@ func TestStepsOfDecodingAreBounded(t *testing.T) {
 	}
 	if !slices.Equal(order, asked) || len(es.recent.byKey) > 0 {
 		t.Errorf("steps are done in the order %v, and %d entries are kept", order, len(es.recent.byKey))
-	}
-}
-
-// Entries that are just being decoded are not decoded again for another caller, who may have more of the log. An entry that follows the same
-// one in another branch is, and so are those that may have been repaired meanwhile.
-func TestCallersShareADecoding(t *testing.T) {
-	b := newBench(t)
-	worker := &slowWorker{}
-	es := &entries{common: b.common, worker: worker}
-	entry := func(n byte) *owner.Entry { return &owner.Entry{Hash: owner.Hash{n}, Time: b.now} }
-	first, second, third, other := entry(1), entry(2), entry(3), entry(4)
-	got := map[string][]owner.Hash{}
-	ask := func(name string, of ...*owner.Entry) {
-		es.decode(of, func(e *owner.Entry, _ *decodedEntry) { got[name] = append(got[name], e.Hash) }, func() {})
-	}
-	ask("sequencer", first, second)
-	ask("reader", first, second)
-	ask("later reader", first, second, third)
-	ask("branch", first, other)
-	ask("earlier reader", first)
-	es.readAnew(overlay.ID{})
-	ask("reader after a repair", first)
-	if len(*worker) != 4 {
-		t.Errorf("%d steps are with the worker", len(*worker))
-	}
-	steps := 0
-	for ; len(*worker) > 0; steps++ {
-		worker.next()
-	}
-	for name, want := range map[string][]owner.Hash{
-		"sequencer": {{1}, {2}}, "reader": {{1}, {2}}, "later reader": {{1}, {2}, {3}}, "branch": {{1}, {4}}, "earlier reader": {{1}}, "reader after a repair": {{1}},
-	} {
-		if !slices.Equal(got[name], want) {
-			t.Errorf("%s has read %x, not %x", name, got[name], want)
-		}
-	}
-	if steps != 5 || len(es.begun) > 0 { // the last one reads what only the later reader has
-		t.Errorf("%d steps, and %d still wait", steps, len(es.begun))
 	}
 }

@@ -22,9 +22,8 @@ type entries struct {
 	*common
 	worker   env.Worker
 	recent   recentEntries
-	waiting  []func()                 // steps of decoding that are not with the worker yet
-	decoding int                      // those that are
-	begun    map[owner.Hash]*decoding // steps of new entries, by the hash of the first one, until they are decoded
+	waiting  []func() // steps of decoding that are not with the worker yet
+	decoding int      // those that are
 }
 
 // appended is what entries keeps of a feed. It counts everything that was appended, committed or not.

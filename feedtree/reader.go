@@ -128,7 +128,6 @@ func (rd *reader) sync(c *channel, then func()) {
 // news: they were shown in this life of the node or in an earlier one.
 func (rd *reader) rebuildWindow(c *channel) {
 	c.rebuild = true
-	rd.entries.readAnew(c.key)
 	rd.sync(c, nil)
 }
 
