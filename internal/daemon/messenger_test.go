@@ -135,6 +135,7 @@ func TestCommandsOfContacts(t *testing.T) {
 	}
 	m.stop(t)
 	m = running(t, c)
+	m.awaitMembers(t, 1)
 	within(t, awaitTimeout, "the end of a subscription that nobody wants", func() error {
 		if urls := m.subscribedURLs(t); urls != own {
 			return fmt.Errorf("the node follows %s", urls)

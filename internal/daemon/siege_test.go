@@ -38,7 +38,10 @@ func TestNewNodeJoinsThroughAMemberUnderAttack(t *testing.T) {
 	ask := wire.AppendFrame(nil, wire.Feed, &feedtreepb.Message{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{
 		Heads: []*feedtreepb.Head{{Key: make([]byte, 32)}},
 	}}})
-	s.OpenMany(t.Context(), 800, func(i int) netip.Addr { return netip.AddrFrom4([4]byte{127, 3, 3, byte(1 + i%250)}) }, ask)
+	attack := func(connections int) {
+		s.OpenMany(t.Context(), connections, func(i int) netip.Addr { return netip.AddrFrom4([4]byte{127, 3, 3, byte(1 + i%250)}) }, ask)
+	}
+	attack(800)
 	if held := s.OpenCount(); held < 500 {
 		t.Errorf("the attacker holds %d connections: this is no attack", held)
 	}
@@ -50,10 +53,12 @@ func TestNewNodeJoinsThroughAMemberUnderAttack(t *testing.T) {
 	m.awaitMembers(t, 3)
 	friend.awaitMembers(t, 3)
 	within(t, awaitTimeout, "evicted connections in the metrics", func() error {
-		if text := m.host.Stats(); text.Evicted == 0 {
-			return fmt.Errorf("%+v", text)
+		text := m.host.Stats()
+		if text.Evicted > 0 {
+			return nil
 		}
-		return nil
+		attack(100) // a machine that is busy with other things takes connections so slowly that most are closed meanwhile
+		return fmt.Errorf("%+v", text)
 	})
 	if strings.Contains(m.log.String(), "frame dropped") {
 		t.Error("the attacker's frames are no frames")
