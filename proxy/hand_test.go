@@ -18,8 +18,9 @@ import (
 const (
 	// maxTabs bounds the presses of Tab from one control of a task to the next.
 	maxTabs = 60
-	// walkTime bounds one walk, stepTime the wait for what a step leads to, and answerTime that for an answer of the page.
-	walkTime, stepTime, answerTime = time.Minute, 15 * time.Second, 3 * time.Second
+	// walkTime bounds one walk, stepTime the wait for what a step leads to, and answerTime that for an answer of the page. A browser that
+	// shares two cores with other tests may need half a minute for one page.
+	walkTime, stepTime, answerTime = 3 * time.Minute, 45 * time.Second, 3 * time.Second
 )
 
 // A hand does a task on the pages as a person does: by mouse or by keyboard. A verb fails the test if the person could not
