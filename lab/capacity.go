@@ -112,10 +112,10 @@ func printCapacity(line printer, runs []capacity.Run) {
 	if len(runs) == 0 {
 		return
 	}
-	line("feeds\timport s\tCPU s\tMB resident: imported\tstarted again\tKB a feed\tstart s\tfirst page ms\tpages s: start\tsubscriptions\ttidings list s\texport s\tidle CPU %%\trequests/s")
+	line("feeds\timport s\tCPU s\tMB resident: imported\tstarted again\tKB a feed\tstart s\tfirst page ms\tpages s: start\tsubscriptions\tmetrics\ttidings list s\texport s\tidle CPU %%\trequests/s")
 	for _, r := range runs {
-		line("%d\t%.1f\t%.1f\t%.0f\t%.0f\t%.1f\t%.2f\t%.1f\t%.2f\t%.2f\t%.2f\t%.2f\t%.1f\t%.1f", r.Feeds, r.Import, r.ImportCPU, float64(r.Imported)/1e6, float64(r.RSS)/1e6, float64(max(r.Imported, r.RSS))/1e3/float64(r.Feeds),
-			r.Start, 1e3*r.FirstPage, r.StartPage, r.ListPage, r.All, r.Export, 100*r.CPU, r.PollRate)
+		line("%d\t%.1f\t%.1f\t%.0f\t%.0f\t%.1f\t%.2f\t%.1f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.1f\t%.1f", r.Feeds, r.Import, r.ImportCPU, float64(r.Imported)/1e6, float64(r.RSS)/1e6, float64(max(r.Imported, r.RSS))/1e3/float64(r.Feeds),
+			r.Start, 1e3*r.FirstPage, r.StartPage, r.ListPage, r.Metrics, r.All, r.Export, 100*r.CPU, r.PollRate)
 	}
 	line("")
 }

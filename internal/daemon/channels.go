@@ -39,11 +39,11 @@ type channelList struct {
 
 // List returns all subscriptions; see proxy.Subscriptions.
 func (l *channelList) List(ctx context.Context) (channels []proxy.Channel, err error) {
-	if err := l.awaitNetwork(ctx); err != nil { // before that no subscription is known
+	var unread []overlay.ID
+	all, err := l.subscriptionKeys(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}
-	var unread []overlay.ID
-	all := l.subscriptions.keys()
 	for keys := range slices.Chunk(all, listedAtOnce) {
 		if err := l.do(ctx, func() {
 			for _, key := range keys {
@@ -80,10 +80,11 @@ func (l *channelList) CountShared(ctx context.Context) (n int, err error) {
 
 // each calls do with each subscription, in the order of their keys, until do fails. It does not hold all at a time, and reads no logs.
 func (l *channelList) each(ctx context.Context, do func(*proxy.Channel) error) error {
-	if err := l.awaitNetwork(ctx); err != nil {
+	all, err := l.subscriptionKeys(ctx)
+	if err != nil {
 		return fmt.Errorf("list: %w", err)
 	}
-	return l.parts(ctx, l.subscriptions.keys(), func(part []proxy.Channel) error {
+	return l.parts(ctx, all, func(part []proxy.Channel) error {
 		for i := range part {
 			if err := do(&part[i]); err != nil {
 				return err

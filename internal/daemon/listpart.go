@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -179,17 +178,4 @@ func (s *subscriptions) setSubscribed(r *subscription, subscribed bool) {
 	case !subscribed && found:
 		s.ordered = slices.Delete(s.ordered, at, at+1)
 	}
-}
-
-// keys returns the keys of the feeds that are subscribed to, in their order.
-func (s *subscriptions) keys() (keys []overlay.ID) {
-	s.mu.Lock()
-	for key, r := range s.byKey {
-		if r.subscribed {
-			keys = append(keys, key)
-		}
-	}
-	s.mu.Unlock()
-	slices.SortFunc(keys, func(a, b overlay.ID) int { return bytes.Compare(a[:], b[:]) })
-	return keys
 }

@@ -108,7 +108,7 @@ func (m metrics) subscriptions(ctx context.Context, out chan<- prometheus.Metric
 }
 
 // stateCounts holds the numbers of subscriptions by state. Counting them takes a second for a hundred thousand, and programs read
-// metrics several times a minute, so a count is used again for [countingShare] times as long as it took, or maxCountAge. It is safe
+// metrics several times a minute, so a count is used again for countingShare times as long as it took, at most maxCountAge. It is safe
 // for concurrent use, and its zero value has not counted yet.
 type stateCounts struct {
 	mu     sync.Mutex

@@ -37,6 +37,7 @@ type Run struct {
 	FirstPage float64 `json:"first_page_s"`        // 100 subscriptions by the HTTP API
 	StartPage float64 `json:"start_page_s"`        // for people
 	ListPage  float64 `json:"list_page_s"`         // of subscriptions, for people
+	Metrics   float64 `json:"metrics_s"`           // for programs, read for the second time
 	All       float64 `json:"whole_list_s"`        // tidings list
 	Export    float64 `json:"export_s"`            // tidings opml export
 	Listed    int     `json:"listed"`              // feeds in the exported list
@@ -179,6 +180,11 @@ func (r *Run) again(ctx context.Context, c Config, p *process, o *origin, progre
 	}
 	if r.ListPage, err = p.page(ctx, "/subscriptions"); err != nil {
 		return err
+	}
+	for range 2 { // the second time counts, because programs read metrics again and again
+		if r.Metrics, err = p.page(ctx, "/metrics"); err != nil {
+			return err
+		}
 	}
 	if r.All, _, err = p.command(ctx, "list"); err != nil {
 		return err
