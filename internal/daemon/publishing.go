@@ -121,7 +121,7 @@ func (b *publishing) endTentative(ctx context.Context, url string) {
 	}
 }
 
-// publisherTimeout bounds the time for learning what the network has of a feed that the node has just begun
+// publisherTimeout bounds how long a request waits until this node has learned the publisher of a feed that it has just begun
 // to follow. The feed may have no publisher at all.
 const publisherTimeout = 5 * time.Second
 
@@ -209,14 +209,14 @@ func (b *publishing) keyAtOrigin(ctx context.Context, url string) (key []byte, w
 }
 
 // awaitPublisher returns what the network says of a feed's publisher. For a feed that the node has just begun
-// to follow, it waits until that is known.
+// to follow, it waits until that is known. How long a busy node takes to answer is up to ctx.
 func (b *publishing) awaitPublisher(ctx context.Context, url string) (p proxy.Publisher, err error) {
-	ctx, cancel := context.WithTimeout(ctx, publisherTimeout)
+	patience, cancel := context.WithTimeout(ctx, publisherTimeout)
 	defer cancel()
 	for {
 		changed := b.subscriptions.changed(url)
 		if p, err = ask(ctx, b, b.queryPublisher(url)); err != nil {
-			return p, asTimeout(err)
+			return p, asBusy(err)
 		}
 		if len(p.Key) > 0 {
 			return p, nil
@@ -226,7 +226,7 @@ func (b *publishing) awaitPublisher(ctx context.Context, url string) (p proxy.Pu
 			if _, ok := b.subscriptions.version(url); !ok {
 				return p, nil // the subscription was ended meanwhile
 			}
-		case <-ctx.Done():
+		case <-patience.Done():
 			return p, nil // no publisher is known
 		}
 	}
@@ -290,7 +290,7 @@ func (b *publishing) Write(ctx context.Context, url string, meaning feed.Meaning
 	case a := <-d.answer:
 		return a.result, a.err
 	case <-ctx.Done():
-		return w, fmt.Errorf("%w: the item of %s is being published: %w", proxy.ErrPending, url, asTimeout(ctx.Err()))
+		return w, fmt.Errorf("%w: the item of %s is being published: %w", proxy.ErrPending, url, asBusy(ctx.Err()))
 	}
 }
 

@@ -248,6 +248,34 @@ func feedLedBy(t *testing.T, leader, node *member, key *publisher.Key) (url stri
 	return "", nil
 }
 
+// A node that has too much to do for longer than a publisher is looked for publishes late, and does not blame the origin.
+// Readers are told that the node is busy.
+func TestBusyNodePublishesLate(t *testing.T) {
+	t.Parallel()
+	author, _ := signers(t)
+	c := founding(t, "busy")
+	c.AllowPrivateOrigins, c.Signer = true, author
+	m := running(t, c)
+	url := blog(t, author.Key())
+	if _, err := m.Write(t.Context(), url, feed.Meaning{GUID: "0", Title: "Zero"}); err != nil {
+		t.Fatal(err)
+	}
+	began, busy := time.Now(), make(chan struct{})
+	go func() { _ = m.do(t.Context(), func() { close(busy); <-time.After(publisherTimeout + time.Second) }) }()
+	<-busy
+	hurry, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := m.Read(hurry, url); !errors.Is(err, proxy.ErrBusy) {
+		t.Errorf("a reader is told: %v", err)
+	}
+	if p, err := m.awaitPublisher(t.Context(), url); err != nil || len(p.Key) == 0 || time.Since(began) < publisherTimeout {
+		t.Errorf("after %v: publisher %x, %v", time.Since(began), p.Key, err)
+	}
+	if _, err := m.Write(t.Context(), url, feed.Meaning{GUID: "1", Title: "One"}); err != nil {
+		t.Error(err)
+	}
+}
+
 // A wrong address is found before anything is signed, is not subscribed to, and delays no other request.
 func TestWrongAddressIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()

@@ -120,10 +120,10 @@ func (p *publishQueues) begin(ctx context.Context, url string, d *draft) (*turn,
 	p.mu.Unlock()
 	switch {
 	case i >= 0:
-		return nil, asTimeout(ctx.Err())
+		return nil, asBusy(ctx.Err())
 	case d == nil:
 		w.turn.end() // the turn began just now
-		return nil, asTimeout(ctx.Err())
+		return nil, asBusy(ctx.Err())
 	}
 	return w.turn, nil // others may rely on this turn
 }

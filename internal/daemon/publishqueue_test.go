@@ -85,7 +85,7 @@ func TestTurnOfACancelledRequestPassesOn(t *testing.T) {
 			all.Go(func() {
 				if turn, err := w.begin(ctx, url, nil); err == nil {
 					turn.end()
-				} else if errors.Is(err, proxy.ErrTimeout) {
+				} else if errors.Is(err, proxy.ErrBusy) {
 					t.Error(err)
 				}
 			})

@@ -43,7 +43,7 @@ func (r *reading) Read(ctx context.Context, url string) (proxy.Window, error) {
 		w, err := r.window(ctx, url)
 		switch {
 		case err != nil && (ctx.Err() == nil || w.Version == 0 && w.State == ""):
-			return w, asTimeout(err)
+			return w, asBusy(err)
 		case w.Document.Head.Raw != nil:
 			return w, nil
 		case w.State != proxy.StateNew && w.State != proxy.StateOK && w.State != "":
@@ -60,10 +60,10 @@ func (r *reading) Read(ctx context.Context, url string) (proxy.Window, error) {
 	}
 }
 
-// asTimeout turns an exceeded deadline into proxy.ErrTimeout.
-func asTimeout(err error) error {
+// asBusy turns a deadline that passed while this node was asked into proxy.ErrBusy.
+func asBusy(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%w: %w", proxy.ErrTimeout, err)
+		return fmt.Errorf("%w: this node has too much to do, and did not answer in time", proxy.ErrBusy)
 	}
 	return err
 }
@@ -179,7 +179,7 @@ func (r *reading) fetchOnce(ctx context.Context, url string) (proxy.Window, erro
 // readers who do not subscribe, and the search for a publisher's key.
 func (r *reading) fetchCopy(ctx context.Context, url string, maxAge time.Duration) (documentCopy, error) {
 	if err := r.do(ctx, func() {}); err != nil { // the network must be known
-		return documentCopy{}, asTimeout(err)
+		return documentCopy{}, asBusy(err)
 	}
 	key := r.key(url)
 	copied, wait := r.copies.get(key, time.Now(), maxAge)
@@ -187,7 +187,7 @@ func (r *reading) fetchCopy(ctx context.Context, url string, maxAge time.Duratio
 		return copied, nil
 	}
 	if err := r.do(ctx, func() { r.node.Fetch(key, url) }); err != nil {
-		return documentCopy{}, asTimeout(err)
+		return documentCopy{}, asBusy(err)
 	}
 	select {
 	case <-wait:
