@@ -8,8 +8,12 @@ import (
 	"tidings/internal/feed"
 )
 
-// heartbeatCheckInterval is the time between two checks whether a feed published here is due for a heartbeat.
-const heartbeatCheckInterval = time.Second
+const (
+	// heartbeatCheckInterval is the time between two checks whether feeds published here are due for a heartbeat.
+	heartbeatCheckInterval = time.Second
+	// maxHeartbeatPause bounds the time between two looks at a feed that is not due, because its publisher may choose another interval.
+	maxHeartbeatPause = time.Minute
+)
 
 // runHeartbeats publishes a heartbeat for each feed of the node's signer, once in a heartbeat interval.
 // If a feed has none for two intervals, other nodes assume that its publisher is gone. A failed heartbeat is
@@ -17,17 +21,25 @@ const heartbeatCheckInterval = time.Second
 func (b *publishing) runHeartbeats(ctx context.Context) {
 	tick := time.NewTicker(heartbeatCheckInterval)
 	defer tick.Stop()
-	tried := map[string]time.Time{}
+	lookAt := map[string]time.Time{} // by URL; a key may publish thousands of feeds
 	for {
 		for url, accepted := range b.signer.Feeds() {
-			interval, err := b.heartbeatInterval(ctx, url)
-			if err != nil || time.Since(tried[url]) < interval/4 {
+			if time.Until(lookAt[url]) > 0 {
 				continue
 			}
-			tried[url] = time.Now()
-			if err := b.publishHeartbeat(ctx, url, accepted, interval*3/4); err != nil && ctx.Err() == nil {
-				b.log.Warn("heartbeat for a published feed failed", "url", url, "err", err)
+			interval, err := b.heartbeatInterval(ctx, url)
+			if err != nil {
+				break
 			}
+			silence := interval * 3 / 4
+			pause := min(silence-b.queues.sinceLastPush(url), maxHeartbeatPause)
+			if pause <= 0 {
+				if err := b.publishHeartbeat(ctx, url, accepted, silence); err != nil && ctx.Err() == nil {
+					b.log.Warn("heartbeat for a published feed failed", "url", url, "err", err)
+				}
+				pause = interval / 4
+			}
+			lookAt[url] = time.Now().Add(pause)
 		}
 		select {
 		case <-tick.C:
@@ -57,7 +69,7 @@ func (b *publishing) publishHeartbeat(ctx context.Context, url string, accepted 
 		return err
 	}
 	defer turn.end()
-	if _, signed := b.signer.Feeds()[url]; !signed || b.queues.sinceLastPush(url) < minSilence {
+	if signed, _ := b.signer.Signed(url); !signed || b.queues.sinceLastPush(url) < minSilence {
 		return nil // the first item was refused meanwhile, or a heartbeat is not due yet
 	}
 	// Items that were signed earlier are sent even if the origin cannot be read.

@@ -30,6 +30,8 @@ type Signer interface {
 	// Feeds returns the feeds for which something was signed, and whether the network ever accepted any of
 	// it. A feed that refuses its first item is forgotten.
 	Feeds() map[string]bool
+	// Signed reports the same of one feed.
+	Signed(url string) (signed, accepted bool)
 	// Public returns the key by which readers know the publisher.
 	Public() ed25519.PublicKey
 }
@@ -365,7 +367,8 @@ func publishable(url string, p *proxy.Publisher, meaning feed.Meaning, now time.
 
 // checkKey returns an error if the feed has another key than the node's signer, or none.
 func (b *publishing) checkKey(p *proxy.Publisher) error {
-	why := p.RejectReason(b.signer.Public(), b.signer.Feeds()[p.URL])
+	_, accepted := b.signer.Signed(p.URL)
+	why := p.RejectReason(b.signer.Public(), accepted)
 	switch {
 	case why == "":
 		return nil

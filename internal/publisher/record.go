@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"slices"
 
@@ -95,6 +94,7 @@ type record struct {
 	logSize int64          // of the lines of the log, without a torn one
 	room    int64          // zeros behind the lines, for further ones; 0 if there is anything else
 	changes []recordChange // that are not on disk yet
+	former  []recordChange // what each of them has changed
 }
 
 func newRecord(path string) *record {
@@ -161,7 +161,12 @@ func (r *record) replay() error {
 		return r.load()
 	}
 	from := max(r.logSize-1, 0) // with the end of the last line
-	b := make([]byte, info.Size()-from)
+	unused := r.room > 0 && r.logSize > 0 && info.Size() == r.log.Size()
+	size := info.Size() - from
+	if unused { // one byte tells whether anybody has used the room
+		size = min(size, 2)
+	}
+	b := make([]byte, size)
 	n, err := f.ReadAt(b, from)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("publisher's record: %w", err)
@@ -174,7 +179,14 @@ func (r *record) replay() error {
 		}
 		b = b[1:]
 	}
-	r.log, r.room = info, 0
+	room := r.room
+	if r.log, r.room = info, 0; unused {
+		if len(b) == 1 && b[0] == 0 {
+			r.room = room
+			return nil
+		}
+		return r.replay()
+	}
 	for {
 		raw, rest, whole := bytes.Cut(b, []byte{'\n'})
 		if !whole {
@@ -204,7 +216,7 @@ func (r *record) replay() error {
 // change changes the record in memory; save makes that durable.
 func (r *record) change(url string, entry recordEntry) {
 	c := recordChange{url, entry}
-	r.changes = append(r.changes, c)
+	r.changes, r.former = append(r.changes, c), append(r.former, recordChange{url, r.feeds[url]})
 	r.apply(c)
 }
 
@@ -239,10 +251,9 @@ func (r *record) apply(c recordChange) {
 
 // update calls do and makes what it has changed durable. If that fails, the changes are undone.
 func (r *record) update(do func() error) (failed, err error) {
-	before := maps.Clone(r.feeds)
 	failed = do()
-	changes := r.changes
-	if r.changes = nil; len(changes) == 0 {
+	changes, former := r.changes, r.former
+	if r.changes, r.former = nil, nil; len(changes) == 0 {
 		return failed, nil
 	}
 	isRemoved := func(c recordChange) bool { return c.Entry.Seq == 0 } // and shall leave no trace
@@ -251,8 +262,14 @@ func (r *record) update(do func() error) (failed, err error) {
 	} else {
 		err = r.append(changes)
 	}
-	if err != nil {
-		r.feeds, r.file = before, nil
+	if err == nil {
+		return failed, nil
+	}
+	r.file = nil
+	for _, c := range slices.Backward(former) {
+		if r.feeds[c.URL] = c.Entry; c.Entry.Seq == 0 {
+			delete(r.feeds, c.URL)
+		}
 	}
 	return failed, err
 }

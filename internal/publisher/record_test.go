@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -360,6 +361,40 @@ func TestKilledProcesses(t *testing.T) {
 	}
 	if len(seen) < 40 {
 		t.Errorf("only %d items were signed", len(seen))
+	}
+}
+
+// An item costs the same memory with many feeds of the key, and with much room in the log.
+func TestSigningCostsTheSameWithManyFeeds(t *testing.T) {
+	bytesEach := func(feeds int) uint64 {
+		a := opened(t, newKey(t))
+		if err := a.locked(func() error {
+			for i := range feeds {
+				a.record.change(fmt.Sprintf("http://a.example/%d", i), recordEntry{Seq: 1, Hash: make([]byte, 32), Accepted: true})
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		had := Head{}
+		sign := func() {
+			p := signed(t, a, had, fmt.Sprint(had.Seq))
+			had = Head{p.Seq, p.Hash}
+		}
+		sign() // gets room
+		const items = 20
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range items {
+			sign()
+		}
+		runtime.ReadMemStats(&after)
+		return (after.TotalAlloc - before.TotalAlloc) / items
+	}
+	few, many := bytesEach(1), bytesEach(10_000)
+	t.Logf("%d and %d bytes an item", few, many)
+	if many > few+few/2 || few > logStep/2 {
+		t.Errorf("an item takes %d bytes of memory with one feed, and %d with 10,000", few, many)
 	}
 }
 

@@ -131,6 +131,14 @@ func (s *Signer) Feeds() map[string]bool {
 	return feeds
 }
 
+// Signed reports whether something was signed for a feed, and whether the network ever accepted any of it.
+func (s *Signer) Signed(url string) (signed, accepted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, ok := s.record.feeds[url]
+	return ok, e.everAccepted()
+}
+
 // NextUnsent returns the envelope of the item that follows last, the network's last one, or nil if none was
 // signed. If the former key signed it, that item and all later ones are first signed again with the present
 // key, because the network accepts nothing more from the former key.
