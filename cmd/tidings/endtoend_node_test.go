@@ -106,13 +106,18 @@ func startProgram(t *testing.T, program, dir string, flags ...string) *nodeProce
 	return r
 }
 
-// portToKeep returns a port that nobody listens at, and that the system gives to nobody else: a node can return to it
-// after a restart. A port that the system chose could be given to a connection of another test in the meantime.
+// portsToKeep counts the ports that portToKeep has tried, from any of them on.
+var portsToKeep atomic.Uint32
+
+func init() { portsToKeep.Store(rand.Uint32()) }
+
+// portToKeep returns a port that nobody listens at, and that neither the system nor portToKeep gives to anybody else: a node can
+// return to it after a restart. A port that the system chose could be given to a connection of another test in the meantime.
 func portToKeep(t *testing.T) string {
 	t.Helper()
 	const low, high = 12_000, 32_000 // below what systems give to connections: 32768 and up on Linux, 49152 elsewhere
 	for range 100 {
-		port := strconv.Itoa(low + rand.IntN(high-low))
+		port := strconv.Itoa(int(low + portsToKeep.Add(1)%(high-low)))
 		l, err := net.Listen("tcp", "127.0.0.1:"+port)
 		if err != nil {
 			continue
