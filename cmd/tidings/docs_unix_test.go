@@ -220,7 +220,7 @@ func newPageRunner(t *testing.T, bash, root string, build *buildCache) *pageRunn
 		"-o bin/", "-o " + r.home + "/bin/",
 	}
 	for _, p := range []string{"8190", "8191", "8192", "8193", "4811", "4812", "4813", "8000"} {
-		swaps = append(swaps, p, portToKeep(t))
+		swaps = append(swaps, p, checktest.Port(t))
 	}
 	r.swap = strings.NewReplacer(swaps...)
 	t.Cleanup(r.stopNodes)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/check/checktest"
 	"tidings/internal/daemon/origin"
 )
 
@@ -34,7 +35,7 @@ func TestAKilledSubscriberIsReplaced(t *testing.T) {
 			flags = append(flags, "--bootstrap", nodes[0].peer)
 		}
 		if i >= 6 {
-			at := "127.0.0.1:" + portToKeep(t)
+			at := "127.0.0.1:" + checktest.Port(t)
 			public = append(public, "http://"+at)
 			flags = append(flags, "--public-url", "http://"+at, "--public-listen", at)
 		}

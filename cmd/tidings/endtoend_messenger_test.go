@@ -43,7 +43,7 @@ type prosody struct {
 // startProsody starts a server with accounts whose password is "secret of" and their name.
 func startProsody(t *testing.T, accounts ...string) *prosody {
 	t.Helper()
-	p := &prosody{t: t, program: checktest.Tool(t, "prosody", "it is the XMPP server of this test"), dir: t.TempDir(), port: portToKeep(t)}
+	p := &prosody{t: t, program: checktest.Tool(t, "prosody", "it is the XMPP server of this test"), dir: t.TempDir(), port: checktest.Port(t)}
 	p.write("localhost.crt", "localhost.key")
 	for _, a := range accounts {
 		file := filepath.Join(p.dir, "data", "localhost", "accounts", a+".dat")
@@ -290,7 +290,7 @@ func TestMessenger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	http, listen := "127.0.0.1:"+portToKeep(t), "/ip4/127.0.0.1/tcp/"+portToKeep(t)
+	http, listen := "127.0.0.1:"+checktest.Port(t), "/ip4/127.0.0.1/tcp/"+checktest.Port(t)
 	n.start(self, http, listen)
 	n.awaitMessenger()
 
@@ -411,7 +411,7 @@ func TestRefusedLogin(t *testing.T) {
 
 	n.kill()
 	n.env = []string{"SSL_CERT_FILE=" + server.certificate()}
-	http, listen := n.http, "/ip4/127.0.0.1/tcp/"+portToKeep(t)
+	http, listen := n.http, "/ip4/127.0.0.1/tcp/"+checktest.Port(t)
 	n.start(n.cmd.Path, http, listen)
 	awaitError("the login was refused")
 	for _, command := range []string{"doctor", "status"} {

@@ -8,20 +8,19 @@ import (
 	"fmt"
 	"html"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"tidings/internal/check/checktest"
 	"tidings/internal/daemon"
 	"tidings/internal/daemon/origin"
 	"tidings/internal/feed"
@@ -102,33 +101,8 @@ func startNodeIn(t *testing.T, dir string, flags ...string) *nodeProcess {
 func startProgram(t *testing.T, program, dir string, flags ...string) *nodeProcess {
 	t.Helper()
 	r := &nodeProcess{t: t, dir: dir, flags: flags}
-	r.start(program, "127.0.0.1:"+portToKeep(t), "/ip4/127.0.0.1/tcp/"+portToKeep(t))
+	r.start(program, "127.0.0.1:"+checktest.Port(t), "/ip4/127.0.0.1/tcp/"+checktest.Port(t))
 	return r
-}
-
-// portsToKeep counts the ports that portToKeep has tried, from any of them on.
-var portsToKeep atomic.Uint32
-
-func init() { portsToKeep.Store(rand.Uint32()) }
-
-// portToKeep returns a port that nobody listens at, and that neither the system nor portToKeep gives to anybody else: a node can
-// return to it after a restart. A port that the system chose could be given to a connection of another test in the meantime.
-func portToKeep(t *testing.T) string {
-	t.Helper()
-	const low, high = 12_000, 32_000 // below what systems give to connections: 32768 and up on Linux, 49152 elsewhere
-	for range 100 {
-		port := strconv.Itoa(int(low + portsToKeep.Add(1)%(high-low)))
-		l, err := net.Listen("tcp", "127.0.0.1:"+port)
-		if err != nil {
-			continue
-		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return port
-	}
-	t.Fatal("all ports are taken")
-	return ""
 }
 
 // start starts the process, and waits for its first lines.

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidings/internal/check/checktest"
 )
 
 // TestASubscriberOfNpmHearsNewItems lets pubsubhubbub, a WebSub subscriber that others have written, subscribe to a feed at the
@@ -39,7 +41,7 @@ func TestASubscriberOfNpmHearsNewItems(t *testing.T) {
 		return os.ErrNotExist
 	})
 
-	c := exec.Command(node, filepath.Join(readersFolder, "subscribe.mjs"), topic, hub, portToKeep(t))
+	c := exec.Command(node, filepath.Join(readersFolder, "subscribe.mjs"), topic, hub, checktest.Port(t))
 	c.Stderr = os.Stderr
 	stdin, err := c.StdinPipe()
 	if err != nil {

@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"tidings/internal/check/checktest"
 	"tidings/internal/daemon/origin"
 	"tidings/proxy"
 )
@@ -30,19 +28,6 @@ func newHubSite(t *testing.T) *origin.HubSite {
 	return site
 }
 
-// freePort returns a loopback address that nobody listens at. Its port is below those that systems give to programs which ask for any.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		if l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(20_000+rand.IntN(10_000)))); err == nil {
-			defer l.Close() //nolint:errcheck // it was only looked for
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("there is no free port")
-	return ""
-}
-
 // One of two nodes has a public address and subscribes at the feed's hub. A reader of the other one has what the hub pushes
 // at once. Nothing but callbacks can be reached at the public address. A restart keeps the subscription.
 func TestHubsPushToANodeWithAPublicAddress(t *testing.T) {
@@ -52,7 +37,7 @@ func TestHubsPushToANodeWithAPublicAddress(t *testing.T) {
 	first := founding(t, "pushed")
 	first.Found.PollInterval = time.Hour
 	first.AllowPrivateOrigins = true
-	first.PublicListen = freePort(t)
+	first.PublicListen = "127.0.0.1:" + checktest.Port(t)
 	first.PublicURL = "http://" + first.PublicListen
 	a := running(t, first)
 	b := running(t, Config{Dir: t.TempDir(), Bootstrap: a.awaitMembers(t, 1).Addrs, AllowPrivateOrigins: true, HTTP: "127.0.0.1:0"})

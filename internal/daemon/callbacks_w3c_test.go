@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/check/checktest"
 	"tidings/internal/feed"
 )
 
@@ -147,7 +148,7 @@ func TestTheSubscriberPassesTheTestsOfTheW3C(t *testing.T) {
 	c := founding(t, "w3csubscriber")
 	c.Found.PollInterval = time.Hour
 	c.AllowPrivateOrigins = true
-	c.PublicListen = freePort(t)
+	c.PublicListen = "127.0.0.1:" + checktest.Port(t)
 	c.PublicURL = "http://" + c.PublicListen
 	m := running(t, c)
 	m.awaitMembers(t, 1)

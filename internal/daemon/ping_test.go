@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/check/checktest"
 	"tidings/proxy"
 )
 
@@ -38,7 +39,7 @@ func TestASiteAnnouncesItsNews(t *testing.T) {
 	first := founding(t, "pinged")
 	first.Found.PollInterval = time.Hour
 	first.AllowPrivateOrigins, first.Compression = true, compression
-	first.PublicListen = freePort(t)
+	first.PublicListen = "127.0.0.1:" + checktest.Port(t)
 	first.PublicURL = "http://" + first.PublicListen
 	a := running(t, first)
 	b := running(t, Config{Dir: t.TempDir(), Bootstrap: a.awaitMembers(t, 1).Addrs, AllowPrivateOrigins: true, Compression: compression})

@@ -3,12 +3,12 @@ package daemon
 import (
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"tidings/internal/check/checktest"
 	"tidings/overlay"
 	"tidings/overlay/libp2p"
 )
@@ -23,10 +23,7 @@ type swarm struct {
 // ownPort returns addresses to listen at. No other program gets their port while the node that has them is down.
 func ownPort(t *testing.T) []string {
 	t.Helper()
-	_, port, err := net.SplitHostPort(freePort(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := checktest.Port(t)
 	return []string{"/ip4/127.0.0.1/udp/" + port + "/quic-v1", "/ip4/127.0.0.1/tcp/" + port}
 }
 

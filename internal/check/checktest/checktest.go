@@ -1,4 +1,4 @@
-// Package checktest helps tests: with the Validate methods of configurations, and with programs that a machine may lack.
+// Package checktest helps tests: with the Validate methods of configurations, with programs that a machine may lack, and with ports.
 package checktest
 
 import (
