@@ -467,6 +467,29 @@ func TestFetchedItemsAreShownOnce(t *testing.T) {
 	})
 }
 
+// If only the content of a feed shows which version of an item a reader sees, all of it is read.
+func TestVersionsOfDifferentReadersAreRead(t *testing.T) {
+	for what, differ := range map[string]func(*window){
+		"nothing": func(*window) {},
+		"signed":  func(w *window) { w.signed = map[feed.ID]difference.Entry{{1}: {}} },
+		"vouched": func(w *window) { w.vouched = map[feed.ID]vouchedEntry{{1}: {}} },
+	} {
+		b := newBench(t)
+		o := &cutOffs{b.common}
+		rp := newRepairer(b.common, o)
+		rd := newReader(b.common, o, rp, newTrusts(b.common, newKeyQuestions(b.common)), &entries{common: b.common, worker: b}, newPusher(b.common), newStatements(b.common, rp), newOriginAudits(b.common, nil))
+		b.follow()
+		w := &b.feeds[key].window
+		w.log.Apply(difference.Delta{Changes: []difference.Change{{Item: version(t, "A")}}}, b.now, 1)
+		differ(w)
+		asked := false
+		rd.ReadUnknown(key, func(difference.Version) bool { asked = true; return true }, func(Document) {})
+		if asked == (what != "nothing") {
+			t.Errorf("%s: the caller was asked for what it knows: %v", what, asked)
+		}
+	}
+}
+
 // A change of the trusted pin that comes while a subscription is being written is stored after it, and a subscription
 // that has ended leaves nothing.
 func TestSubscriptionsAreStored(t *testing.T) {

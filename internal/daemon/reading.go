@@ -10,6 +10,7 @@ import (
 
 	"tidings/corona"
 	"tidings/corona/coronapb"
+	"tidings/difference"
 	"tidings/feedtree"
 	"tidings/internal/feed"
 	"tidings/internal/fetch"
@@ -242,6 +243,17 @@ func originURL(channel string) string {
 // readWindow calls then on the loop with a subscription and those entries of its window that readers may see.
 func (n *nodeLoop) readWindow(key overlay.ID, then func(feedtree.Subscription, feedtree.Document)) {
 	n.node.NodeOf(key).Feeds.Read(key, n.visible(key, then))
+}
+
+// readUnknown is readWindow without the content of those items that are known, unless only the items themselves show whether readers
+// may see them.
+func (n *nodeLoop) readUnknown(key overlay.ID, known func(feed.ID, feed.Hash) bool, then func(feedtree.Subscription, feedtree.Document)) {
+	feeds := n.node.NodeOf(key).Feeds
+	if s, _ := feeds.Subscription(key); attributesOf(s).RequiredProvenance != "" {
+		n.readWindow(key, then)
+		return
+	}
+	feeds.ReadUnknown(key, func(v difference.Version) bool { return known(v.ID, v.Hash) }, n.visible(key, then))
 }
 
 // readItems is readWindow for some items.

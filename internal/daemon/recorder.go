@@ -391,8 +391,8 @@ func (r *recorder) recorded(f feedReading) {
 	r.whole[f.url] = since
 }
 
-// document returns what readers of a feed see: some items, or all if items is nil. doc.Document is nil if they see nothing
-// yet.
+// document returns what readers of a feed see: some items, or all if items is nil, without the content of those that the journal
+// has. doc.Document is nil if they see nothing yet.
 func (r *recorder) document(ctx context.Context, url string, items []feed.ID) (doc news.Document, subscribed bool, err error) {
 	if isPrivateName(url) {
 		w, ok := r.private.peek(url)
@@ -400,6 +400,12 @@ func (r *recorder) document(ctx context.Context, url string, items []feed.ID) (d
 			return doc, ok, nil
 		}
 		return news.Document{Document: &w.Document, Complete: true}, true, nil
+	}
+	known := func(feed.ID, feed.Hash) bool { return false }
+	if items == nil {
+		if known, err = r.journal.Known(news.Source{URL: url}); err != nil {
+			return doc, false, err
+		}
 	}
 	type answer struct {
 		sub  feedtree.Subscription
@@ -413,7 +419,7 @@ func (r *recorder) document(ctx context.Context, url string, items []feed.ID) (d
 		}
 		then := func(sub feedtree.Subscription, read feedtree.Document) { say(answer{sub, read}) }
 		if items == nil {
-			r.readWindow(key, then)
+			r.readUnknown(key, known, then)
 		} else {
 			r.readItems(key, items, then)
 		}

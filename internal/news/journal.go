@@ -70,7 +70,8 @@ func (s Source) name() string {
 	return s.URL
 }
 
-// A Document is what readers of a source see now.
+// A Document is what readers of a source see now. Entries of which [Journal.Known] reports that they are recorded need not have
+// their content.
 type Document struct {
 	*feed.Document
 	// Complete says that no older items of the source are on their way. Only a complete document can be the first one.
@@ -211,7 +212,8 @@ func (j *Journal) record(p *pending, s Source, d Document) error {
 			before, had = known.find(id, p.now)
 		}
 		next[id] = sighting{version, 0}
-		if first && i >= d.Fresh || e.Withdrawn || had && before.version == version {
+		lacksContent := e.Meaning == nil && e.Item.Raw == nil // it was recorded, or is the past of the source
+		if first && i >= d.Fresh || e.Withdrawn || had && before.version == version || lacksContent {
 			continue
 		}
 		event := Event{Number: j.last + uint64(len(p.events)) + 1, Time: p.now, URL: s.URL, Query: s.Query, Title: s.Title, Edited: had, Key: id.String()}
@@ -275,6 +277,23 @@ func (j *Journal) Checkpoint(s Source) ([]byte, error) {
 		return nil, err
 	}
 	return j.store.Get(checkpointKey(s))
+}
+
+// Known returns a function that reports, of a version of an item, that the next record of a feed needs only its ID and hash: the journal
+// has it, or nothing of the feed, so that all it has now is its past. The function is safe for concurrent use.
+func (j *Journal) Known(s Source) (func(feed.ID, feed.Hash) bool, error) {
+	known, err := j.recorded(s)
+	if err != nil {
+		return nil, fmt.Errorf("journal of news, %s: %w", s.name(), err)
+	}
+	now := j.clock()
+	return func(id feed.ID, hash feed.Hash) bool {
+		if known.all == nil {
+			return true
+		}
+		before, had := known.find(itemID(id[:]), now)
+		return had && before.version == version(hash[:])
+	}, nil
 }
 
 // commit returns when ops are durable.

@@ -1,9 +1,12 @@
 package news
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -397,6 +400,25 @@ func TestAFullDiskLosesNothing(t *testing.T) {
 	}
 }
 
+// Merged records hold what a map would: the later sighting of each entry.
+func TestRecordsAreMerged(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		var records [2]seen
+		for i := range records {
+			records[i] = seen{}
+			for range rng.IntN(20) {
+				records[i][itemID{byte(rng.IntN(30))}] = sighting{version{byte(rng.Uint32())}, rng.Uint32()}
+			}
+		}
+		want := maps.Clone(records[0])
+		maps.Copy(want, records[1])
+		if got := merge(records[0].encode(), records[1].encode()); !bytes.Equal(got, want.encode()) {
+			t.Fatalf("%v and %v give %x", records[0], records[1], got)
+		}
+	}
+}
+
 // A document that is recorded in parts gives the events of one that is recorded as a whole, however many parts there are.
 func TestPartsOfADocument(t *testing.T) {
 	d := openDesk(t)
@@ -443,5 +465,56 @@ func TestPartsOfADocument(t *testing.T) {
 	d.record("7")
 	if got := d.said(last); got != "4 5 2" {
 		t.Errorf("a feed that was forgotten begins with the events %q", got)
+	}
+}
+
+// A document needs the content only of what the journal does not know: its events, and what has left it, are the same.
+func TestWhatIsKnownNeedsNoContent(t *testing.T) {
+	d := openDesk(t)
+	short := func(items ...string) (contents int) {
+		t.Helper()
+		doc := document(t, items...)
+		known, err := d.Known(ferries)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, e := range doc.Entries {
+			if known(e.Item.ID, e.Item.Hash) {
+				doc.Entries[i].Item = feed.Item{ID: e.Item.ID, Hash: e.Item.Hash}
+				continue
+			}
+			contents++
+		}
+		if _, err := d.Record(ferries, doc); err != nil {
+			t.Fatal(err)
+		}
+		return contents
+	}
+	for _, step := range []struct {
+		items    []string
+		contents int
+		said     string
+	}{
+		{[]string{"2", "1"}, 0, ""}, // the past of the feed
+		{[]string{"3", "2", "1"}, 1, "3"},
+		{[]string{"4", "3", "2=new", "1"}, 2, "3 2* 4"},
+		{[]string{"4", "3", "2=new"}, 0, "3 2* 4"},
+		{[]string{"4", "3", "2=new", "1"}, 0, "3 2* 4"}, // back soon
+		{[]string{"4", "3"}, 0, "3 2* 4"},
+	} {
+		if contents := short(step.items...); contents != step.contents {
+			t.Errorf("%q: the content of %d items is needed, want %d", step.items, contents, step.contents)
+		}
+		if got := d.said(0); got != step.said {
+			t.Errorf("%q: events %q, want %q", step.items, got, step.said)
+		}
+		d.reopen()
+	}
+	d.now = d.now.Add(goneTime)
+	if contents := short("4", "3", "1"); contents != 1 {
+		t.Errorf("the content of %d items is needed after one has been gone for %v", contents, goneTime)
+	}
+	if got := d.said(0); got != "3 2* 4 1" {
+		t.Errorf("events %q after an item has been gone for %v", got, goneTime)
 	}
 }

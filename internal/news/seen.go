@@ -76,8 +76,7 @@ func (r recorded) update(s Source, entries seen, part bool, now time.Time) []env
 		case len(recent) <= maxRecent:
 			return []env.Op{{Key: recentKey(s), Value: recent.encode()}}
 		}
-		r.recent = recent
-		return r.replaceAll(s, r.merged())
+		return replaceAll(s, merge(r.all, recent.encode()))
 	}
 	known := r.merged()
 	next := known.without(now)
@@ -85,12 +84,30 @@ func (r recorded) update(s Source, entries seen, part bool, now time.Time) []env
 	if r.all != nil && maps.Equal(known, next) {
 		return nil
 	}
-	return r.replaceAll(s, next)
+	return replaceAll(s, next.encode())
 }
 
 // replaceAll returns the changes of the store that make all the only record of a source.
-func (r recorded) replaceAll(s Source, all seen) []env.Op {
-	return []env.Op{{Key: seenKey(s), Value: all.encode()}, {Key: recentKey(s)}}
+func replaceAll(s Source, all []byte) []env.Op {
+	return []env.Op{{Key: seenKey(s), Value: all}, {Key: recentKey(s)}}
+}
+
+// merge merges encoded sightings. Of an entry that both have, the later sighting counts.
+func merge(earlier, later []byte) []byte {
+	all := make([]byte, 0, len(earlier)+len(later))
+	for len(earlier) >= sightingSize && len(later) >= sightingSize {
+		order := bytes.Compare(earlier[:len(itemID{})], later[:len(itemID{})])
+		from := &earlier
+		if order >= 0 {
+			from = &later
+		}
+		all = append(all, (*from)[:sightingSize]...)
+		*from = (*from)[sightingSize:]
+		if order == 0 {
+			earlier = earlier[sightingSize:]
+		}
+	}
+	return append(append(all, earlier...), later...)
 }
 
 func decodeSighting(b []byte) (itemID, sighting) {
