@@ -96,9 +96,9 @@ func (b *ballot) stillUndecided(e *Epoch) (of []*Epoch) {
 type vote struct {
 	branch    uint64
 	number    uint32
+	durable   bool       // signatures only: stored, so it may be sent
 	candidate env.PeerID // peer that the vote was given to
 	hash      Hash       // hash of the signed statement; zero for a promise
-	durable   bool       // signatures only: stored, so it may be sent
 }
 
 // votes holds the last vote of each branch. Only the latest maxVotes branches are remembered: a key rarely
@@ -136,7 +136,7 @@ func (v votes) proto() (of []*ownerpb.Vote) {
 func votesFrom(of []*ownerpb.Vote) (v votes) {
 	for _, m := range of {
 		h, _ := hashFrom(m.GetHash())
-		v = append(v, vote{m.GetBranch(), m.GetNumber(), env.PeerID(m.GetCandidate()), h, true})
+		v = append(v, vote{m.GetBranch(), m.GetNumber(), true, env.PeerID(m.GetCandidate()), h})
 	}
 	return v
 }

@@ -206,7 +206,7 @@ func FuzzReplica(f *testing.F) {
 	e := someEpoch(3)
 	s := &replica{key: key, url: e.URL, follow: true, ballot: ballot{epoch: e, undecided: []*Epoch{someEpoch(2)}}, note: []byte("note"), version: 7}
 	s.promised.set(vote{branch: 1, number: 4, candidate: e.Sequencer})
-	s.signed.set(vote{1, 4, e.Sequencer, e.Hash, true})
+	s.signed.set(vote{1, 4, true, e.Sequencer, e.Hash})
 	f.Add([]byte{})
 	f.Add(s.storeOp().Value)
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -17,9 +17,9 @@ type replica struct {
 	key    overlay.ID
 	url    string // address of the feed whose key this is
 	follow bool   // this node keeps the log without being an owner, or also if it ceases to be one
+	owned  bool   // this node is one of the owners in epoch
 
-	ballot      // set by an acceptor, and epoch by replicas.setEpoch
-	owned  bool // this node is one of the owners in epoch
+	ballot // set by an acceptor, and epoch by replicas.setEpoch
 
 	log keyLog
 

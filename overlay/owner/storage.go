@@ -480,6 +480,9 @@ func openReplica(verify wire.Verifier, key, value []byte) (s *replica, settled H
 		if s.epoch, err = openEpoch(verify, m.Epoch); err != nil {
 			return nil, settled, err
 		}
+		if s.epoch.URL == s.url {
+			s.url = s.epoch.URL // the same string
+		}
 	}
 	s.undecided, err = openEpochs(verify, m.Undecided)
 	return s, settled, err
