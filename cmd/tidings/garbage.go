@@ -13,11 +13,22 @@ import (
 // leastGarbage would take more processor time than all the rest. At rest collections are rare: Go forces one every two minutes anyway.
 //
 // mostGarbageBytes bounds the garbage of a large node that works, unless leastGarbage allows more. What lies between objects that are
-// in use cannot be returned to the system later.
+// in use cannot be returned to the system later. restGarbageBytes bounds the garbage of a large node at rest, unless restGarbage allows
+// more: a hundred thousand subscriptions make three megabytes a second.
 const (
 	leastGarbage     = 20
 	mostGarbage      = 80
-	mostGarbageBytes = 512 << 20
+	mostGarbageBytes = 192 << 20
+	restGarbage      = 8
+	restGarbageBytes = 80 << 20
+)
+
+// At rest, unused memory is returned to the system every releasePause, if it has at least leastUnused bytes and one part in
+// leastUnusedPart of what is needed. Go itself keeps a tenth of what was in use before the last collection.
+const (
+	releasePause    = 5 * time.Minute
+	leastUnused     = 16 << 20
+	leastUnusedPart = 50
 )
 
 // Shares of a core that collections should take: below lowShare a node saves memory, above highShare processor time.
@@ -32,15 +43,24 @@ const (
 
 // A garbageTuner says how much garbage there may be.
 type garbageTuner struct {
-	percent int     // before mostGarbageBytes limits it
-	share   float64 // of a core that collections have taken lately
+	percent int           // before mostGarbageBytes limits it
+	share   float64       // of a core that collections have taken lately
+	since   time.Duration // the last return of memory
 }
 
-// next takes the processor time of the collections in a time and the bytes that are needed. It returns how much garbage there may be
-// from now on, and whether a time of much work has ended.
-func (t *garbageTuner) next(collecting, passed time.Duration, needed uint64) (percent int, rested bool) {
+// A heap is what the collector says of the memory of the process.
+type heap struct {
+	collecting time.Duration // processor time that collections have taken from the rest of the process so far
+	needed     uint64        // bytes that the last collection has left
+	unused     uint64        // bytes that could be returned to the system
+}
+
+// next takes the processor time of the collections in a time, and the heap at its end. It returns how much garbage there may be from now
+// on, and whether to return unused memory to the system: after a time of much work, and from time to time at rest.
+func (t *garbageTuner) next(collecting, passed time.Duration, h heap) (percent int, release bool) {
 	old := math.Exp(-passed.Seconds() / garbageMemory.Seconds())
 	t.share = old*t.share + (1-old)*collecting.Seconds()/passed.Seconds()
+	t.since += passed
 	before := t.percent
 	switch {
 	case t.share > highShare:
@@ -48,16 +68,27 @@ func (t *garbageTuner) next(collecting, passed time.Duration, needed uint64) (pe
 	case t.share < lowShare:
 		t.percent = max(t.percent/2, leastGarbage)
 	}
-	most := uint64(100) * mostGarbageBytes / max(needed, 1)
-	return max(int(min(uint64(t.percent), most)), leastGarbage), t.percent < before && t.percent == leastGarbage
+	if t.percent == leastGarbage {
+		surplus := h.unused > max(leastUnused, h.needed/leastUnusedPart)
+		if release = t.percent < before || surplus && t.since >= releasePause; release {
+			t.since = 0
+		}
+	}
+	// limited returns a number of percent that is at most so many bytes, but not below least.
+	limited := func(percent int, bytes uint64, least int) int {
+		return max(int(min(uint64(percent), 100*bytes/max(h.needed, 1))), least)
+	}
+	if t.percent == leastGarbage {
+		return limited(leastGarbage, restGarbageBytes, restGarbage), release
+	}
+	return limited(t.percent, mostGarbageBytes, leastGarbage), release
 }
 
-// tuneGarbage says how much garbage the process may have, until ctx ends. When a time of much work has ended, as after the start,
-// it returns to the system what that has left.
+// tuneGarbage says how much garbage the process may have, until ctx ends, and returns unused memory to the system.
 func tuneGarbage(ctx context.Context) {
 	t, set := garbageTuner{percent: mostGarbage, share: highShare}, mostGarbage
 	debug.SetGCPercent(set)
-	last, _ := collections()
+	last := readHeap()
 	at := time.Now()
 	tick := time.NewTicker(garbagePause)
 	defer tick.Stop()
@@ -67,35 +98,27 @@ func tuneGarbage(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		collected, needed := collections()
-		now := time.Now()
-		percent, rested := t.next(collected-last, now.Sub(at), needed)
+		h, now := readHeap(), time.Now()
+		percent, release := t.next(h.collecting-last.collecting, now.Sub(at), h)
 		if percent != set {
 			set = percent
 			debug.SetGCPercent(set)
 		}
-		if rested {
+		if release {
 			debug.FreeOSMemory()
-			collected, _ = collections() // without the collection that this makes
+			h = readHeap() // the collection that this makes does not count
 		}
-		last, at = collected, now
+		last, at = h, now
 	}
 }
 
-// collections returns the processor time that collections have taken from the rest of the process so far, and the bytes that the last
-// one has left.
-func collections() (spent time.Duration, needed uint64) {
+func readHeap() (h heap) {
 	samples := []metrics.Sample{
-		{Name: "/cpu/classes/gc/mark/assist:cpu-seconds"}, {Name: "/cpu/classes/gc/mark/dedicated:cpu-seconds"}, {Name: "/gc/heap/live:bytes"},
+		{Name: "/cpu/classes/gc/mark/assist:cpu-seconds"}, {Name: "/cpu/classes/gc/mark/dedicated:cpu-seconds"},
+		{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/free:bytes"},
 	}
 	metrics.Read(samples)
-	for _, s := range samples {
-		switch s.Value.Kind() {
-		case metrics.KindFloat64:
-			spent += time.Duration(s.Value.Float64() * float64(time.Second))
-		case metrics.KindUint64:
-			needed = s.Value.Uint64()
-		}
-	}
-	return spent, needed
+	h.collecting = time.Duration((samples[0].Value.Float64() + samples[1].Value.Float64()) * float64(time.Second))
+	h.needed, h.unused = samples[2].Value.Uint64(), samples[3].Value.Uint64()
+	return h
 }

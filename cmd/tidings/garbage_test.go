@@ -12,7 +12,7 @@ import (
 // much.
 func TestGarbageDependsOnTheWork(t *testing.T) {
 	tuner := garbageTuner{percent: leastGarbage}
-	needed, rests := uint64(100<<20), 0
+	h, rests := heap{needed: 100 << 20}, 0
 	after := func(d, each, collecting time.Duration) (percent int) {
 		for passed := time.Duration(0); passed < d; passed += garbagePause {
 			var now time.Duration
@@ -20,7 +20,7 @@ func TestGarbageDependsOnTheWork(t *testing.T) {
 				now = collecting
 			}
 			var rested bool
-			if percent, rested = tuner.next(now, garbagePause, needed); rested {
+			if percent, rested = tuner.next(now, garbagePause, h); rested {
 				rests++
 			}
 		}
@@ -29,11 +29,11 @@ func TestGarbageDependsOnTheWork(t *testing.T) {
 	if p := after(time.Minute, garbagePause, 2*time.Second); p != mostGarbage {
 		t.Errorf("%d %% after a minute of work", p)
 	}
-	needed = 2 * mostGarbageBytes
+	h.needed = 2 * mostGarbageBytes
 	if p := after(garbagePause, garbagePause, 2*time.Second); p != 50 {
 		t.Errorf("%d %% of a large node that works", p)
 	}
-	needed = 100 << 20
+	h.needed = 100 << 20
 	if p := after(time.Minute, garbagePause, 370*time.Millisecond); p != mostGarbage {
 		t.Errorf("%d %% between the two shares, after a minute of work", p)
 	}
@@ -45,6 +45,25 @@ func TestGarbageDependsOnTheWork(t *testing.T) {
 	}
 	if p := after(time.Minute, garbagePause, 370*time.Millisecond); p != leastGarbage {
 		t.Errorf("%d %% between the two shares, after rest", p)
+	}
+	for needed, want := range map[uint64]int{100 << 20: leastGarbage, 2 * restGarbageBytes: leastGarbage, 8 * restGarbageBytes: 12, 20 * restGarbageBytes: restGarbage} {
+		h.needed = needed
+		if p := after(garbagePause, garbagePause, 0); p != want {
+			t.Errorf("%d %% of a node at rest that needs %d MiB, want %d %%", p, needed>>20, want)
+		}
+	}
+	h.needed, h.unused = 100<<20, leastUnused
+	after(time.Hour, time.Minute, 100*time.Millisecond)
+	if h.unused++; rests != 1 {
+		t.Errorf("it rested %d times with little unused memory", rests)
+	}
+	after(time.Hour, time.Minute, 100*time.Millisecond)
+	if rests != 1+int(time.Hour/releasePause) {
+		t.Errorf("it rested %d times in an hour with unused memory", rests-1)
+	}
+	after(time.Minute, garbagePause, 2*time.Second)
+	if rests != 1+int(time.Hour/releasePause) {
+		t.Error("it rested while it worked")
 	}
 }
 
@@ -62,7 +81,7 @@ func TestCollectionsAreMeasured(t *testing.T) {
 	if got := debug.SetGCPercent(100); got != mostGarbage {
 		t.Errorf("%d %% at the start", got)
 	}
-	began, _ := collections()
+	began := readHeap()
 	trees := make([][]*int, 1000)
 	for i := range trees {
 		trees[i] = []*int{new(int), new(int)}
@@ -71,7 +90,7 @@ func TestCollectionsAreMeasured(t *testing.T) {
 		runtime.GC()
 	}
 	runtime.KeepAlive(trees)
-	if now, needed := collections(); now <= began || needed == 0 {
+	if now := readHeap(); now.collecting <= began.collecting || now.needed == 0 {
 		t.Error("collections take no time")
 	}
 }

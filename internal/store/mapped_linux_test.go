@@ -82,4 +82,17 @@ func TestMappedPagesAreGivenBack(t *testing.T) {
 	if v, err := d.Get(key(7)); err != nil || v[0] != 2 {
 		t.Error(v, err)
 	}
+	d.mapped.touchedBytes.Store(0)
+	for i := 0; i < records; i += 20 { // few, but from everywhere in the file
+		if _, err := d.Get(key(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.mapped.givenBack.Store(0)
+	if _, err := d.Get(key(7)); err != nil {
+		t.Fatal(err)
+	}
+	if got := resident(t, path); got > maxMapped/2 {
+		t.Errorf("%d bytes of the file are in memory some time after records were read", got)
+	}
 }

@@ -56,7 +56,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"sync/atomic"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -113,9 +112,9 @@ type Disk struct {
 	restored    int  // records restored from the second copy
 	secondWhole bool // the second copy was undamaged when it was read
 
-	wake         chan struct{} // holds one token if the writer has something to do
-	writer       sync.WaitGroup
-	touchedBytes atomic.Int64 // bytes read or written since pages were last given back
+	wake   chan struct{} // holds one token if the writer has something to do
+	writer sync.WaitGroup
+	mapped mappedPages
 
 	// The fields up to mu belong to the writer.
 	head        head
