@@ -24,9 +24,9 @@ const (
 	// minFoldedLog bounds the log, in bytes, if the record is smaller than that. A larger log is read for longer at a start; a
 	// smaller one makes the record be rewritten more often.
 	minFoldedLog = 1 << 20
-	// logStep is how many bytes, of zeros, the log gets at a time as room for further lines: dozens of them. A sync of a file that
-	// has not grown does not wait for the file system's own records.
-	logStep = 64 << 10
+	// logStep is how many bytes, of zeros, the log gets at a time as room for further lines: a dozen of a busy feed, and a hundred of
+	// others. A sync of a file that has not grown does not wait for the file system's own records.
+	logStep = 256 << 10
 	// maxEarlier bounds the envelopes that are kept before the last one. The network may lose so many, or lack
 	// them while another process signs, and gets them again. A node sends as many items at once (maxInFlight of
 	// internal/daemon).

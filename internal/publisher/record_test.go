@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -300,6 +301,33 @@ func TestLargeAcceptedItemsAreDropped(t *testing.T) {
 	}
 	if n := len(a.record.feeds[url].Earlier); n < 3 || n > maxEarlierBytes/size+1 {
 		t.Errorf("%d earlier items are kept", n)
+	}
+}
+
+// If the record cannot be written, nothing of the change is left, also not in memory.
+func TestAFailedChangeIsUndone(t *testing.T) {
+	a := opened(t, newKey(t))
+	signed(t, a, Head{}, "first")
+	was := a.record.feeds[url]
+	const other = "https://b.example/feed"
+	err := a.locked(func() error {
+		for seq := range uint64(3) {
+			a.record.change(url, recordEntry{Seq: was.Seq + 1 + seq, Envelope: []byte{1}, Hash: []byte{2}})
+			a.record.change(other, recordEntry{Seq: 1 + seq, Envelope: []byte{1}, Hash: []byte{2}})
+		}
+		if err := os.Remove(a.record.path + logSuffix); err != nil {
+			return err
+		}
+		return os.Mkdir(a.record.path+logSuffix, 0o700)
+	})
+	if err == nil {
+		t.Fatal("the change was made")
+	}
+	if is := a.record.feeds[url]; !reflect.DeepEqual(is, was) {
+		t.Errorf("%+v, want %+v", is, was)
+	}
+	if yes, _ := a.Signed(other); yes || len(a.Feeds()) != 1 {
+		t.Errorf("feeds %v", a.Feeds())
 	}
 }
 
