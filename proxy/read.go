@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"path"
@@ -90,6 +92,9 @@ func (s *Server) renderSlot(ctx context.Context) (release func(), err error) {
 	case s.renderSlots <- struct{}{}:
 		return func() { <-s.renderSlots }, nil
 	case <-ctx.Done():
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, fmt.Errorf("%w: the node renders too many feeds at once", ErrBusy)
+		}
 		return nil, ctx.Err()
 	}
 }

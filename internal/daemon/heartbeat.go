@@ -11,8 +11,9 @@ import (
 const (
 	// heartbeatCheckInterval is the time between two checks whether feeds published here are due for a heartbeat.
 	heartbeatCheckInterval = time.Second
-	// maxHeartbeatPause bounds the time between two looks at a feed that is not due, because its publisher may choose another interval.
-	maxHeartbeatPause = time.Minute
+	// maxHeartbeatPause bounds the time between two looks at a feed that is not due, because its publisher may choose a shorter
+	// interval, and because the last push may have failed.
+	maxHeartbeatPause = 10 * time.Second
 )
 
 // runHeartbeats publishes a heartbeat for each feed of the node's signer, once in a heartbeat interval.
@@ -21,25 +22,27 @@ const (
 func (b *publishing) runHeartbeats(ctx context.Context) {
 	tick := time.NewTicker(heartbeatCheckInterval)
 	defer tick.Stop()
-	lookAt := map[string]time.Time{} // by URL; a key may publish thousands of feeds
+	plans := map[string]*heartbeatPlan{} // by URL; a key may publish thousands of feeds
 	for {
 		for url, accepted := range b.signer.Feeds() {
-			if time.Until(lookAt[url]) > 0 {
+			plan := plans[url]
+			if plan == nil {
+				plan = &heartbeatPlan{}
+				plans[url] = plan
+			}
+			if time.Now().Before(plan.lookAt) {
 				continue
 			}
 			interval, err := b.heartbeatInterval(ctx, url)
 			if err != nil {
 				break
 			}
-			silence := interval * 3 / 4
-			pause := min(silence-b.queues.sinceLastPush(url), maxHeartbeatPause)
-			if pause <= 0 {
-				if err := b.publishHeartbeat(ctx, url, accepted, silence); err != nil && ctx.Err() == nil {
-					b.log.Warn("heartbeat for a published feed failed", "url", url, "err", err)
-				}
-				pause = interval / 4
+			if !plan.due(time.Now(), interval, b.queues.sinceLastPush(url)) {
+				continue
 			}
-			lookAt[url] = time.Now().Add(pause)
+			if err := b.publishHeartbeat(ctx, url, accepted, silenceOf(interval)); err != nil && ctx.Err() == nil {
+				b.log.Warn("heartbeat for a published feed failed", "url", url, "err", err)
+			}
 		}
 		select {
 		case <-tick.C:
@@ -47,6 +50,26 @@ func (b *publishing) runHeartbeats(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// silenceOf returns the time after a push when a heartbeat is due.
+func silenceOf(interval time.Duration) time.Duration { return interval * 3 / 4 }
+
+// A heartbeatPlan says when to look at a feed again. What it decides depends on the present interval only, because the node may
+// learn of another one at any time, also from the push of a heartbeat.
+type heartbeatPlan struct {
+	triedAt, lookAt time.Time
+}
+
+// due reports whether a heartbeat is to be tried now, in a feed with a heartbeat interval, given the time since its last push.
+func (p *heartbeatPlan) due(now time.Time, interval, sincePush time.Duration) bool {
+	wait := max(silenceOf(interval)-sincePush, interval/4-now.Sub(p.triedAt))
+	if wait > 0 {
+		p.lookAt = now.Add(min(wait, maxHeartbeatPause))
+		return false
+	}
+	p.triedAt, p.lookAt = now, now // the next check looks at its outcome
+	return true
 }
 
 // heartbeatInterval returns the heartbeat interval of a feed: its publisher's, or else the network's.

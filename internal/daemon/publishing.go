@@ -191,7 +191,7 @@ func (b *publishing) keyAtOrigin(ctx context.Context, url string) (key []byte, w
 		publisher, ok = copied.feed.Head.Publisher()
 	}
 	switch {
-	case errors.Is(err, proxy.ErrTimeout):
+	case errors.Is(err, proxy.ErrTimeout), errors.Is(err, proxy.ErrBusy):
 		return nil, "no publisher of " + url + " is known, and its document, which has to name the key, did not arrive in time", true, nil
 	case err != nil:
 		return nil, "", true, err
