@@ -60,8 +60,8 @@ func columns() []column {
 }
 
 // key returns the sort key of a channel.
-func (c *column) key(of *Channel, index int) sortKey {
-	key := newSortKey(byTitle, of, index)
+func (c *column) key(of *Channel) sortKey {
+	key := newSortKey(byTitle, of)
 	if c.rank != nil {
 		key.rank = c.rank(of)
 	}
@@ -88,12 +88,8 @@ func (c channelView) LevelText() locale.Text {
 }
 
 func (s *Server) channels(w http.ResponseWriter, r *http.Request) error {
-	all, err := s.subs.List(r.Context())
-	if err != nil {
-		return err
-	}
 	q := r.URL.Query()
-	p := channelsPage{All: len(all), Filter: strings.TrimSpace(q.Get("filter")), Sort: cmp.Or(q.Get("sort"), "name"), Columns: columns()}
+	p := channelsPage{Filter: strings.TrimSpace(q.Get("filter")), Sort: cmp.Or(q.Get("sort"), "name"), Columns: columns()}
 	name, falling := strings.CutPrefix(p.Sort, "-")
 	sorted := &p.Columns[0]
 	address := func(sort string, page int) string {
@@ -117,10 +113,13 @@ func (s *Server) channels(w http.ResponseWriter, r *http.Request) error {
 	}
 	words := strings.Fields(strings.ToLower(p.Filter))
 	var keys []sortKey
-	for i := range all {
-		if (listQuery{}).matches(&all[i], words) {
-			keys = append(keys, sorted.key(&all[i], i))
+	err := s.subs.Each(r.Context(), func(c *Channel) {
+		if p.All++; (listQuery{}).matches(c, words) {
+			keys = append(keys, sorted.key(c))
 		}
+	})
+	if err != nil {
+		return err
 	}
 	slices.SortFunc(keys, sortKey.compare)
 	if falling {
@@ -129,8 +128,8 @@ func (s *Server) channels(w http.ResponseWriter, r *http.Request) error {
 	p.Found = len(keys)
 	page, _ := strconv.Atoi(q.Get("page"))
 	keys, p.pager = pageOf(keys, page, channelRows, func(page int) string { return address(p.Sort, page) })
-	for _, key := range keys {
-		p.Channels = append(p.Channels, channelView{all[key.index]})
+	if p.Channels, err = s.views(r, keys); err != nil {
+		return err
 	}
 	return s.writePage(w, r, http.StatusOK, "channels.html", locale.Say("Polling"), p)
 }

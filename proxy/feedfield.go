@@ -14,64 +14,92 @@ const (
 	maxMatches = 20
 )
 
+// A fieldFinder finds, of all subscriptions that it sees, those that a text field suggests, and those that a person can mean who has
+// typed something.
+type fieldFinder struct {
+	newest []sortKey
+	typed  []*typedFeed
+}
+
+// see finds the feeds with the newest items, and those that were typed.
+func (f *fieldFinder) see(c *Channel) {
+	f.newest = append(f.newest, newSortKey(byNewest, c))
+	for _, t := range f.typed {
+		t.see(c)
+	}
+}
+
 // suggestions returns the feeds that a text field suggests, by name.
-func suggestions(channels []Channel) (views []channelView) {
-	keys := make([]sortKey, len(channels))
-	for i := range channels {
-		keys[i] = newSortKey(byNewest, &channels[i], i)
-	}
-	slices.SortFunc(keys, sortKey.compare)
-	for _, key := range keys[:min(len(keys), maxSuggestions)] {
-		views = append(views, channelView{channels[key.index]})
-	}
+func (s *Server) suggestions(r *http.Request, f *fieldFinder) ([]channelView, error) {
+	slices.SortFunc(f.newest, sortKey.compare)
+	views, err := s.views(r, f.newest[:min(len(f.newest), maxSuggestions)])
 	slices.SortStableFunc(views, func(a, b channelView) int {
 		return strings.Compare(strings.ToLower(a.Name()), strings.ToLower(b.Name()))
 	})
-	return views
+	return views, err
 }
 
-// matchFeeds returns the indices of the feeds that a person can mean: the one with the address or the title that was typed, or
-// else all in whose titles and addresses the words occur.
-func matchFeeds(channels []Channel, typed string) (found []int) {
-	if typed = oneLine(typed); typed == "" {
-		return nil
+// A typedFeed finds the feeds that a person can mean: the one with the address or the title that was typed, or else all in whose
+// titles and addresses the words occur.
+type typedFeed struct {
+	text                 string
+	words                []string
+	exact, named, worded []sortKey
+}
+
+func newTypedFeed(text string) *typedFeed {
+	text = oneLine(text)
+	return &typedFeed{text: text, words: strings.Fields(strings.ToLower(text))}
+}
+
+func (t *typedFeed) see(c *Channel) {
+	switch {
+	case t.text == "":
+	case c.URL == t.text:
+		t.exact = append(t.exact, newSortKey(byTitle, c))
+	case strings.EqualFold(c.Title, t.text):
+		t.named = append(t.named, newSortKey(byTitle, c))
+	case containsWords(t.words, c.Title, c.URL, "", "", "", nil):
+		t.worded = append(t.worded, newSortKey(byTitle, c))
 	}
-	var named, worded []int
-	words := strings.Fields(strings.ToLower(typed))
-	for i := range channels {
-		switch c := &channels[i]; {
-		case c.URL == typed:
-			return []int{i}
-		case strings.EqualFold(c.Title, typed):
-			named = append(named, i)
-		case containsWords(words, c.Title, c.URL, "", "", "", nil):
-			worded = append(worded, i)
+}
+
+// found returns what the person can mean, in the order of titles.
+func (t *typedFeed) found() []sortKey {
+	for _, found := range [][]sortKey{t.exact, t.named, t.worded} {
+		if len(found) > 0 {
+			slices.SortFunc(found, sortKey.compare)
+			return found
 		}
 	}
-	if named != nil {
-		return named
-	}
-	return worded
+	return nil
 }
 
 // typedFeeds returns the addresses of the feeds that a person typed in several fields, some of which may be empty. Each must
 // mean a single feed. One that fits no subscription is taken for an address.
 func (s *Server) typedFeeds(r *http.Request, typed []string) (addresses []string, err error) {
-	channels, err := s.subs.List(r.Context())
+	var all []*typedFeed
+	for _, text := range typed {
+		if oneLine(text) != "" {
+			all = append(all, newTypedFeed(text))
+		}
+	}
+	err = s.subs.Each(r.Context(), func(c *Channel) {
+		for _, t := range all {
+			t.see(c)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	for _, text := range typed {
-		if oneLine(text) == "" {
-			continue
-		}
-		switch found := matchFeeds(channels, text); len(found) {
+	for _, t := range all {
+		switch found := t.found(); len(found) {
 		case 0:
-			addresses = append(addresses, text)
+			addresses = append(addresses, t.text)
 		case 1:
-			addresses = append(addresses, channels[found[0]].URL)
+			addresses = append(addresses, found[0].url)
 		default:
-			return nil, refuse(http.StatusBadRequest, "“%s” fits %d feeds: go back, and enter the address of one, such as %s", oneLine(text), len(found), oneLine(channels[found[0]].URL))
+			return nil, refuse(http.StatusBadRequest, "“%s” fits %d feeds: go back, and enter the address of one, such as %s", t.text, len(found), oneLine(found[0].url))
 		}
 	}
 	return addresses, nil

@@ -15,11 +15,15 @@ func TestFeedsAreNamedByWords(t *testing.T) {
 	}
 	for typed, want := range map[string]string{
 		"": "", "  ": "", "https://b.example/feed": "b.example/feed", "the daily": "a.example/feed", "daily news": "b.example/feed", "daily": "a.example/feed b.example/feed",
-		"TWINS": "c.example/1 c.example/2", "b.example": "b.example/feed b.example/feed/comments", "d.example": "d.example/", "nothing": "",
+		"TWINS": "c.example/1 c.example/2", "b.example": "b.example/feed/comments b.example/feed", "d.example": "d.example/", "nothing": "",
 	} {
 		var got []string
-		for _, i := range matchFeeds(channels, typed) {
-			got = append(got, strings.TrimPrefix(channels[i].URL, "https://"))
+		feeds := newTypedFeed(typed)
+		for i := range channels {
+			feeds.see(&channels[i])
+		}
+		for _, key := range feeds.found() {
+			got = append(got, strings.TrimPrefix(key.url, "https://"))
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("%q means %q, want %q", typed, got, want)

@@ -84,12 +84,18 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	channels, err := s.subs.List(r.Context())
+	var t tally
+	f, trouble := newFinder(listQuery{Sort: byNewest}), s.newTroubled()
+	findings, err := s.subs.Doctor(r.Context(), func(c *Channel) {
+		t.see(c)
+		f.see(c)
+		trouble.see(c)
+	})
 	if err != nil {
 		return err
 	}
 	l := s.language(r)
-	h := homePage{Alone: status.EstimateN <= 1, Numbers: s.numbers(l, channels), Timeline: newTimeline(l, s.config.News, s.config.Now()), Bookmarklet: bookmarklet(scheme(r) + "://" + r.Host)}
+	h := homePage{Alone: status.EstimateN <= 1, Numbers: s.numbers(l, t), Timeline: newTimeline(l, s.config.News, s.config.Now()), Bookmarklet: bookmarklet(scheme(r) + "://" + r.Host)}
 	if s.config.Notice != nil {
 		n := s.config.Notice()
 		h.Notice = &n
@@ -99,23 +105,37 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 			w.Header().Set("Refresh", "2")
 		}
 	}
-	if h.Attention, err = s.attention(r, status, channels); err != nil {
+	if h.Attention, err = s.attention(r, status, findings, trouble); err != nil {
 		return err
 	}
-	if len(channels) == 0 {
+	if f.all == 0 {
 		h.Found = s.foundLists()
 	}
-	h.List = s.listing(r, channels, listQuery{Sort: byNewest}, homeRows)
+	if h.List, err = s.listing(r, f, homeRows); err != nil {
+		return err
+	}
 	return s.writePage(w, r, http.StatusOK, "home.html", locale.Text{"tidings"}, h)
 }
 
-// attention finds what a person should do something about: the node's warnings and problems, and feeds that are in
-// trouble, have moved, or have another key.
-func (s *Server) attention(r *http.Request, status Status, channels []Channel) (a attention, err error) {
-	findings, err := s.subs.Doctor(r.Context(), channels)
-	if err != nil {
-		return a, err
+// troubled finds the feeds that a person should do something about: those that are in trouble, have moved, or have another key.
+type troubled struct {
+	lately time.Time // since when the change of a key counts
+	found  []sortKey
+}
+
+func (s *Server) newTroubled() *troubled {
+	return &troubled{lately: s.config.Now().Add(-keyChangeTime)}
+}
+
+func (t *troubled) see(c *Channel) {
+	isChanged := c.KeyChange != "" && c.PublisherSince != nil && c.PublisherSince.After(t.lately)
+	if c.Failing() || c.Moved != "" || isChanged {
+		t.found = append(t.found, newSortKey(byState, c))
 	}
+}
+
+// attention returns what a person should do something about: the node's warnings and problems, and feeds.
+func (s *Server) attention(r *http.Request, status Status, findings []Finding, feeds *troubled) (a attention, err error) {
 	l := s.language(r)
 	for _, warning := range status.Warnings {
 		a.Sentences = append(a.Sentences, sentence(l.Text(warning.text())))
@@ -127,46 +147,44 @@ func (s *Server) attention(r *http.Request, status Status, channels []Channel) (
 			a.Sentences = append(a.Sentences, strings.TrimSpace(sentence(l.Text(f.What))+" "+sentence(l.Text(f.Do))))
 		}
 	}
-	lately := s.config.Now().Add(-keyChangeTime)
-	var keys []sortKey
-	for i := range channels {
-		c := &channels[i]
-		isChanged := c.KeyChange != "" && c.PublisherSince != nil && c.PublisherSince.After(lately)
-		if !c.Failing() && c.Moved == "" && !isChanged {
-			continue
-		}
-		keys = append(keys, newSortKey(byState, c, i))
+	slices.SortFunc(feeds.found, sortKey.compare)
+	shown := min(len(feeds.found), maxAttention)
+	a.Feeds, err = s.views(r, feeds.found[:shown])
+	a.More = len(feeds.found) - shown
+	return a, err
+}
+
+// A tally counts what the numbers of the start page say of the subscriptions.
+type tally struct {
+	all, trouble  int
+	saved, delays float64
+	delayed       int // with a known delay
+}
+
+func (t *tally) see(c *Channel) {
+	t.all++
+	if c.Failing() {
+		t.trouble++
 	}
-	slices.SortFunc(keys, sortKey.compare)
-	a.Feeds = s.views(r, channels, keys[:min(len(keys), maxAttention)])
-	a.More = len(keys) - len(a.Feeds)
-	return a, nil
+	t.saved += c.pollsSaved()
+	if c.DetectionExpectedS != nil {
+		t.delays += *c.DetectionExpectedS
+		t.delayed++
+	}
 }
 
 // numbers returns the live numbers of the start page.
-func (s *Server) numbers(l *locale.Language, channels []Channel) []number {
-	trouble, saved, delays, delayed := 0, 0.0, 0.0, 0
-	for i := range channels {
-		c := &channels[i]
-		if c.Failing() {
-			trouble++
-		}
-		saved += c.pollsSaved()
-		if c.DetectionExpectedS != nil {
-			delays += *c.DetectionExpectedS
-			delayed++
-		}
-	}
+func (s *Server) numbers(l *locale.Language, t tally) []number {
 	delay := "–"
-	if delayed > 0 {
-		delay = l.Text(spanOf(delays / float64(delayed)))
+	if t.delayed > 0 {
+		delay = l.Text(spanOf(t.delays / float64(t.delayed)))
 	}
 	count := func(n int) string { return l.Say("%d", n) }
 	return []number{
-		{"subscriptions", l.Say("Subscriptions"), count(len(channels)), l.Say("The feeds and pages that this node follows for you."), subscriptionsPath},
-		{"trouble", l.Say("In trouble"), count(trouble), l.Say("The subscriptions that cannot be read as they should be at present."), subscriptionsPath + "?state=" + inTrouble},
+		{"subscriptions", l.Say("Subscriptions"), count(t.all), l.Say("The feeds and pages that this node follows for you."), subscriptionsPath},
+		{"trouble", l.Say("In trouble"), count(t.trouble), l.Say("The subscriptions that cannot be read as they should be at present."), subscriptionsPath + "?state=" + inTrouble},
 		{"items", l.Say("New in 24 hours"), count(s.config.News.NewItems(s.config.Now().Add(-newsTime))), l.Say("The items that were new in your feeds and pages, without edits of older ones."), ""},
-		{"saved", l.Say("Polls saved a day"), count(roughly(saved)), l.Say("How often other nodes poll your feeds in a day and tell this node what is new. Alone, this node would have to make these polls itself to see news as soon. The number is an estimate from the present polling intervals."), "/channels"},
+		{"saved", l.Say("Polls saved a day"), count(roughly(t.saved)), l.Say("How often other nodes poll your feeds in a day and tell this node what is new. Alone, this node would have to make these polls itself to see news as soon. The number is an estimate from the present polling intervals."), "/channels"},
 		{"delay", l.Say("Expected time to see news"), delay, l.Say("The mean time from a change of a feed to the next poll by any node, over all feeds that can be read."), "/channels?sort=expected"},
 	}
 }

@@ -121,24 +121,24 @@ func containsWords(words []string, title, address, state, why, problem string, t
 	return true
 }
 
-// A sortKey gives a subscription its place in a list: first by rank, then by text, then as the node lists them.
+// A sortKey gives a subscription its place in a list: first by rank, then by text, then by address. A page keeps the keys of all
+// subscriptions, and reads only those that it shows.
 type sortKey struct {
-	rank  uint64
-	text  string
-	index int
+	rank      uint64
+	text, url string
 }
 
 func (a sortKey) compare(b sortKey) int {
 	if a.rank != b.rank {
 		return cmp.Compare(a.rank, b.rank)
 	}
-	return cmp.Or(cmp.Compare(a.text, b.text), cmp.Compare(a.index, b.index))
+	return cmp.Or(cmp.Compare(a.text, b.text), cmp.Compare(a.url, b.url))
 }
 
 // newSortKey returns the key of a subscription in an order.
-func newSortKey(order string, c *Channel, index int) sortKey {
+func newSortKey(order string, c *Channel) sortKey {
 	title := strings.ToLower(titleOrAddress(c.Title, c.URL))
-	key := sortKey{text: title, index: index}
+	key := sortKey{text: title, url: c.URL}
 	switch order {
 	case byNewest:
 		key.rank = latestFirst(c.Newest)
@@ -189,34 +189,64 @@ type listing struct {
 	Tags   []option
 }
 
-// listing returns the rows of a page.
-func (s *Server) listing(r *http.Request, channels []Channel, q listQuery, rows int) listing {
-	l := listing{listQuery: q, All: len(channels), size: rows}
-	words := strings.Fields(strings.ToLower(q.Search))
-	keys := make([]sortKey, 0, len(channels))
-	for i := range channels {
-		if c := &channels[i]; q.matches(c, words) {
-			keys = append(keys, newSortKey(q.Sort, c, i))
-		}
+// A finder finds the subscriptions for which a query asks, of all that it sees.
+type finder struct {
+	listQuery
+	words        []string
+	all          int // that it has seen
+	found        []sortKey
+	states, tags map[string]bool // of those in trouble, and of all
+}
+
+func newFinder(q listQuery) *finder {
+	return &finder{listQuery: q, words: strings.Fields(strings.ToLower(q.Search)), states: map[string]bool{}, tags: map[string]bool{}}
+}
+
+func (f *finder) see(c *Channel) {
+	f.all++
+	if f.matches(c, f.words) {
+		f.found = append(f.found, newSortKey(f.Sort, c))
 	}
-	slices.SortFunc(keys, sortKey.compare)
-	l.Found = len(keys)
-	keys, l.pager = pageOf(keys, q.page, rows, func(page int) string {
+	if c.Failing() {
+		f.states[c.State] = true
+	}
+	for _, tag := range c.Tags {
+		f.tags[tag] = true
+	}
+}
+
+// listing returns the rows of a page of what was found.
+func (s *Server) listing(r *http.Request, f *finder, rows int) (l listing, err error) {
+	l = listing{listQuery: f.listQuery, All: f.all, Found: len(f.found), size: rows}
+	slices.SortFunc(f.found, sortKey.compare)
+	q := f.listQuery
+	var keys []sortKey
+	keys, l.pager = pageOf(f.found, q.page, rows, func(page int) string {
 		q.page = page
 		return withQuery(subscriptionsPath, q.values())
 	})
-	l.Rows = s.views(r, channels, keys)
-	return l
+	l.Rows, err = s.views(r, keys)
+	l.addChoices(f)
+	return l, err
 }
 
-// views returns some channels as pages show them.
-func (s *Server) views(r *http.Request, channels []Channel, keys []sortKey) (views []channelView) {
-	for _, key := range keys {
-		c := channels[key.index]
-		s.complete(r, &c)
-		views = append(views, channelView{c})
+// views reads some subscriptions, and returns them as pages show them. One that has ended meanwhile is left out.
+func (s *Server) views(r *http.Request, keys []sortKey) (views []channelView, err error) {
+	if len(keys) == 0 {
+		return nil, nil
 	}
-	return views
+	var addresses []string
+	for _, key := range keys {
+		addresses = append(addresses, key.url)
+	}
+	now, err := s.subscriptionsTo(r.Context(), addresses)
+	for _, key := range keys {
+		if c, ok := now[key.url]; ok {
+			s.complete(r, &c)
+			views = append(views, channelView{c})
+		}
+	}
+	return views, err
 }
 
 // A pager says which part of a long list a page shows.
@@ -249,16 +279,8 @@ func (p pager) Next() string {
 }
 
 // addChoices adds the states and tags that can be chosen as filters.
-func (l *listing) addChoices(channels []Channel) {
-	states, tags := map[string]bool{}, map[string]bool{}
-	for i := range channels {
-		if c := &channels[i]; c.Failing() {
-			states[c.State] = true
-		}
-		for _, tag := range channels[i].Tags {
-			tags[tag] = true
-		}
-	}
+func (l *listing) addChoices(f *finder) {
+	states, tags := f.states, f.tags
 	if l.Tag != "" {
 		tags[l.Tag] = true
 	}

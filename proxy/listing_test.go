@@ -21,12 +21,26 @@ type manyNode struct {
 	list []Channel
 }
 
-func (m *manyNode) List(context.Context) ([]Channel, error) { return m.list, nil }
+func (m *manyNode) List(context.Context) ([]Channel, error) { return slices.Clone(m.list), nil }
+
+func (m *manyNode) Each(_ context.Context, see func(*Channel)) error {
+	for i := range m.list {
+		see(&m.list[i])
+	}
+	return nil
+}
+
+func (m *manyNode) Doctor(ctx context.Context, see func(*Channel)) ([]Finding, error) {
+	if see == nil {
+		return m.findings, nil
+	}
+	return m.findings, m.Each(ctx, see)
+}
 
 func (m *manyNode) CountShared(context.Context) (int, error) { return len(m.list), nil }
 
 func (m *manyNode) ListPart(_ context.Context, q ListQuery) (ListPart, error) {
-	return partOf(m.list, q), nil
+	return partOf(slices.Clone(m.list), q), nil
 }
 
 func (m *manyNode) Status(context.Context) (Status, error) {

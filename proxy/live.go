@@ -146,22 +146,34 @@ func (s *Server) liveView(r *http.Request, rows map[string]bool) (v liveView, to
 		v, err = s.liveImport(r, id)
 		return v, time.Since(began), err
 	}
-	channels, err := s.subs.List(r.Context())
+	var t tally
+	var shown []Channel // in the rows
+	see := func(c *Channel) {
+		if t.see(c); rows[rowID(c.URL)] {
+			shown = append(shown, *c)
+		}
+	}
+	var findings []Finding
+	trouble, attention := s.newTroubled(), r.URL.Query().Has("attention")
+	if attention {
+		findings, err = s.subs.Doctor(r.Context(), func(c *Channel) {
+			see(c)
+			trouble.see(c)
+		})
+	} else {
+		err = s.subs.Each(r.Context(), see)
+	}
 	if err != nil {
 		return v, 0, err
 	}
 	v.events = map[string]liveEvent{}
 	l := s.language(r)
 	templates := s.pages.templates[l]
-	for _, n := range s.numbers(l, channels) {
+	for _, n := range s.numbers(l, t) {
 		v.add("number "+n.ID, liveEvent{"number", liveNumber{n.ID, n.Value}, n.Value})
 	}
-	for i := range channels {
-		id := rowID(channels[i].URL)
-		if !rows[id] {
-			continue
-		}
-		c := channelView{channels[i]}
+	for i := range shown {
+		id, c := rowID(shown[i].URL), channelView{shown[i]}
 		facts, since := "facts", r.URL.Query()["shown"]
 		if len(since) > 0 {
 			facts = "shown"
@@ -179,8 +191,8 @@ func (s *Server) liveView(r *http.Request, rows map[string]bool) (v liveView, to
 		}
 		v.add(id, liveEvent{"row", row, mark})
 	}
-	if r.URL.Query().Has("attention") {
-		if err := s.addAttention(&v, r, channels); err != nil {
+	if attention {
+		if err := s.addAttention(&v, r, findings, trouble); err != nil {
 			return v, 0, err
 		}
 	}
@@ -209,12 +221,12 @@ func liveRowOf(templates *template.Template, name, id string, c channelView, now
 }
 
 // addAttention adds what needs attention: an event for the node, one for each place of a feed, and one for what is not shown.
-func (s *Server) addAttention(v *liveView, r *http.Request, channels []Channel) error {
+func (s *Server) addAttention(v *liveView, r *http.Request, findings []Finding, trouble *troubled) error {
 	status, err := s.subs.Status(r.Context())
 	if err != nil {
 		return err
 	}
-	a, err := s.attention(r, status, channels)
+	a, err := s.attention(r, status, findings, trouble)
 	if err != nil {
 		return err
 	}

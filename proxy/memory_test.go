@@ -199,6 +199,14 @@ func (m *memoryNode) List(ctx context.Context) ([]Channel, error) {
 	return list, nil
 }
 
+func (m *memoryNode) Each(ctx context.Context, see func(*Channel)) error {
+	list, err := m.List(ctx)
+	for i := range list {
+		see(&list[i])
+	}
+	return err
+}
+
 func (m *memoryNode) ListPart(ctx context.Context, q ListQuery) (ListPart, error) {
 	list, err := m.List(ctx)
 	return partOf(list, q), err
@@ -260,7 +268,12 @@ func (m *memoryNode) Inspect(ctx context.Context, url string) (Inspection, error
 	return m.inspections[url], m.inspectErrors[url]
 }
 
-func (m *memoryNode) Doctor(context.Context, []Channel) ([]Finding, error) { return m.findings, nil }
+func (m *memoryNode) Doctor(ctx context.Context, see func(*Channel)) ([]Finding, error) {
+	if see == nil {
+		return m.findings, nil
+	}
+	return m.findings, m.Each(ctx, see)
+}
 
 // subscriptions returns the subscribed addresses, and whether each was made by reading.
 func (m *memoryNode) subscriptions() map[string]bool {

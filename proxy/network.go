@@ -184,15 +184,19 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	channels, err := s.subs.List(r.Context())
-	if err != nil {
+	chosen := newTypedFeed(r.URL.Query().Get("channel"))
+	field := &fieldFinder{typed: []*typedFeed{chosen}}
+	if err := s.subs.Each(r.Context(), field.see); err != nil {
 		return err
 	}
 	status, err := s.subs.Status(r.Context())
 	if err != nil {
 		return err
 	}
-	p := networkPage{Network: net, Node: status, Chosen: oneLine(r.URL.Query().Get("channel")), Feeds: suggestions(channels)}
+	p := networkPage{Network: net, Node: status, Chosen: chosen.text}
+	if p.Feeds, err = s.suggestions(r, field); err != nil {
+		return err
+	}
 	slices.SortStableFunc(net.Members, compareMembers)
 	for _, m := range net.Members[:min(len(net.Members), maxMembers)] {
 		if d, ok := newDot(m); ok {
@@ -205,20 +209,22 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 			p.Plots = append(p.Plots, *chart)
 		}
 	}
-	switch found := matchFeeds(channels, p.Chosen); {
-	case len(found) == 1:
-		c := channels[found[0]]
+	found := chosen.found()
+	matches, err := s.views(r, found[:min(len(found), maxMatches)])
+	if err != nil {
+		return err
+	}
+	switch {
+	case len(matches) == 1:
+		c := matches[0].Channel
 		p.choose(c)
 		tree, err := s.subs.Tree(r.Context(), c.URL)
 		if err != nil {
 			return err
 		}
 		p.follow(tree, &c)
-	case len(found) > 1:
-		for _, i := range found[:min(len(found), maxMatches)] {
-			p.Matches = append(p.Matches, channelView{channels[i]})
-		}
-		p.More = len(found) - len(p.Matches)
+	case len(matches) > 1:
+		p.Matches, p.More = matches, len(found)-len(matches)
 	case p.Chosen != "":
 		p.WedgeText = locale.Say("No feed that you follow fits “%s”.", p.Chosen)
 	}

@@ -50,11 +50,14 @@ func (s *Server) notify(w http.ResponseWriter, r *http.Request) error {
 
 // showNotify completes the page and writes it.
 func (s *Server) showNotify(w http.ResponseWriter, r *http.Request, p notifyPage) error {
-	channels, err := s.subs.List(r.Context())
+	var field fieldFinder
+	err := s.subs.Each(r.Context(), field.see)
+	if err == nil {
+		p.Feeds, err = s.suggestions(r, &field)
+	}
 	if err != nil {
 		return err
 	}
-	p.Feeds = suggestions(channels)
 	page, err := s.watches(r, WatchList{Limit: maxSuggestions})
 	if err != nil {
 		return err

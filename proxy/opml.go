@@ -42,40 +42,62 @@ func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return refuse(http.StatusBadRequest, "rewrite must be 1 or 0")
 	}
-	channels, err := s.list(r)
+	list := opmlList{rewrite: rewrite, private: r.URL.Query().Get("private") == "1"}
+	err := s.subs.Each(r.Context(), func(c *Channel) {
+		shown := *c
+		s.complete(r, &shown)
+		list.add(&shown)
+	})
 	if err != nil {
 		return err
 	}
-	private := r.URL.Query().Get("private") == "1"
-	writeOPML(w, channels, rewrite, private)
+	list.write(w)
 	return nil
 }
 
-// writeOPML sends a list of subscriptions; see exportOPML.
-func writeOPML(w http.ResponseWriter, channels []Channel, rewrite, private bool) {
+// An opmlList is a list of subscriptions that is sent; see exportOPML.
+type opmlList struct {
+	rewrite, private bool
+	feeds            []opmlFeed
+}
+
+type opmlFeed struct {
+	sortKey
+	title, site, address string // the address is that for readers
+	tags                 []string
+}
+
+// add adds a subscription, if the list is to have it.
+func (l *opmlList) add(c *Channel) {
+	f := opmlFeed{newSortKey(byTitle, c), titleOrAddress(c.Title, c.URL), c.Site, c.URL, c.Tags}
+	switch {
+	case c.Private && !(l.rewrite && l.private):
+		return
+	case l.rewrite:
+		f.address = c.ReadURL
+	case c.Kind == KindPage:
+		return
+	}
+	l.feeds = append(l.feeds, f)
+}
+
+// write sends the list, in the order of titles.
+func (l *opmlList) write(w http.ResponseWriter) {
+	slices.SortFunc(l.feeds, func(a, b opmlFeed) int { return a.compare(b.sortKey) })
 	var root feed.Outline
 	folders := map[string][]feed.Outline{}
-	for _, c := range channels {
-		title := titleOrAddress(c.Title, c.URL)
-		o := feed.Outline{Text: title, Title: title, Type: "rss", XMLURL: c.URL, HTMLURL: c.Site}
-		switch {
-		case c.Private && !(rewrite && private):
-			continue
-		case rewrite:
-			o.XMLURL = c.ReadURL
-		case c.Kind == KindPage:
-			continue
-		}
-		if len(c.Tags) == 0 {
+	for _, f := range l.feeds {
+		o := feed.Outline{Text: f.title, Title: f.title, Type: "rss", XMLURL: f.address, HTMLURL: f.site}
+		if len(f.tags) == 0 {
 			root.Outlines = append(root.Outlines, o)
 		}
-		for _, tag := range c.Tags {
+		for _, tag := range f.tags {
 			folders[tag] = append(folders[tag], o)
 		}
 	}
 	for _, tag := range slices.Sorted(maps.Keys(folders)) {
-		f := folder(&root, tag)
-		f.Outlines = append(f.Outlines, folders[tag]...)
+		in := folder(&root, tag)
+		in.Outlines = append(in.Outlines, folders[tag]...)
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")

@@ -45,17 +45,19 @@ type Subscriptions interface {
 	// ErrNoSubscription if there is no subscription.
 	Describe(ctx context.Context, url string, d Description) error
 	// List returns all subscriptions. It leaves ReadURL empty, and the server fills it in. Of a private feed,
-	// ReadURL is a path of the server.
+	// ReadURL is a path of the server. The caller may change the slice.
 	List(ctx context.Context) ([]Channel, error)
+	// Each passes all subscriptions to see, in no particular order. It does not hold all of them in memory. see must not keep the
+	// channel.
+	Each(ctx context.Context, see func(*Channel)) error
 	// ListPart returns a part of the same list in the order of addresses.
 	ListPart(ctx context.Context, q ListQuery) (ListPart, error)
 	// CountShared returns how many subscriptions the network knows, which are all but private feeds. Searches cover these. It takes
 	// the same time for many as for few.
 	CountShared(ctx context.Context) (int, error)
 	Status(ctx context.Context) (Status, error)
-	// Doctor returns what is wrong with the node and its subscriptions. The caller passes what List has returned, which is never nil,
-	// or nil if it has not listed them.
-	Doctor(ctx context.Context, listed []Channel) ([]Finding, error)
+	// Doctor returns what is wrong with the node and its subscriptions. It also passes these to see, as Each does, unless see is nil.
+	Doctor(ctx context.Context, see func(*Channel)) ([]Finding, error)
 	Network(ctx context.Context) (Network, error)
 	// Pollers returns the members that poll a channel, as far as the node knows them, those nearest to its key first. It
 	// knows the others only if it polls the channel itself.

@@ -19,12 +19,14 @@ const (
 
 // subscriptionsPage shows the subscriptions, a page at a time.
 func (s *Server) subscriptionsPage(w http.ResponseWriter, r *http.Request) error {
-	channels, err := s.subs.List(r.Context())
+	f := newFinder(parseListQuery(r.URL.Query()))
+	if err := s.subs.Each(r.Context(), f.see); err != nil {
+		return err
+	}
+	l, err := s.listing(r, f, listRows)
 	if err != nil {
 		return err
 	}
-	l := s.listing(r, channels, parseListQuery(r.URL.Query()), listRows)
-	l.addChoices(channels)
 	return s.writePage(w, r, http.StatusOK, "subscriptions.html", locale.Say("Subscriptions"), l)
 }
 
@@ -126,9 +128,11 @@ func (s *Server) exportSelected(w http.ResponseWriter, r *http.Request, addresse
 	if err != nil {
 		return err
 	}
-	channels := s.completed(r, part.Channels)
-	channels = ByTitle(channels, func(c *Channel) *Channel { return c })
-	writeOPML(w, channels, true, true)
+	list := opmlList{rewrite: true, private: true}
+	for i := range s.completeAll(r, part.Channels) {
+		list.add(&part.Channels[i])
+	}
+	list.write(w)
 	return nil
 }
 

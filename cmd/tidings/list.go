@@ -59,7 +59,8 @@ func listed[T any](ctx context.Context, c *listCommand, channelOf func(*T) *prox
 	if err = eachListPart(ctx, c.client, c.Filter, func(part []T) { all = append(all, part...) }); err != nil {
 		return nil, err
 	}
-	return proxy.ByTitle(all, channelOf), nil
+	proxy.SortByTitle(all, channelOf)
+	return all, nil
 }
 
 // A rawChannel is a channel, and how the node sent it.

@@ -100,17 +100,3 @@ func callbacksFinding(url string, listens net.Addr, subscriptions int, member bo
 	}
 	return f
 }
-
-// failedHubs returns findings about the feeds whose hubs are not relied on.
-func failedHubs(channels []proxy.Channel) (findings []proxy.Finding) {
-	for _, c := range channels {
-		if c.HubFault != "" && len(findings) < maxProblemFeeds {
-			findings = append(findings, proxy.Finding{
-				Level: levelNote,
-				What:  locale.Say("%s: its hub is not relied on, so the feed is polled as if it had none: %s", c.URL, c.HubFault),
-				Do:    locale.Say("nothing: the hub is asked again, and relied on when it delivers; if this lasts, tell the owner of the site"),
-			})
-		}
-	}
-	return findings
-}

@@ -126,14 +126,21 @@ func TestHubsPushToANodeWithAPublicAddress(t *testing.T) {
 
 func TestAHubThatIsNotReliedOnIsReported(t *testing.T) {
 	channels := []proxy.Channel{{URL: "https://a.example/", PushedBy: "hub.example"}, {URL: "https://b.example/", HubFault: "it has not delivered an item that polls have found"}}
-	f := failedHubs(channels)
+	failed := func() []proxy.Finding {
+		var x feedExamination
+		for i := range channels {
+			x.examine(&channels[i])
+		}
+		return x.failedHubs
+	}
+	f := failed()
 	if len(f) != 1 || f[0].Level != levelNote || !strings.Contains(f[0].What.String(), "https://b.example/: its hub is not relied on") || len(f[0].Do) == 0 {
 		t.Errorf("%+v", f)
 	}
 	for range 2 * maxProblemFeeds {
 		channels = append(channels, channels[1])
 	}
-	if f := failedHubs(channels); len(f) != maxProblemFeeds {
+	if f := failed(); len(f) != maxProblemFeeds {
 		t.Errorf("%d findings", len(f))
 	}
 }

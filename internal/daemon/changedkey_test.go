@@ -237,11 +237,18 @@ func TestFormerKeysAreDescribed(t *testing.T) {
 	since := proxy.OptionalTime(at)
 	changed := proxy.Channel{URL: "https://a/", PublisherSince: since, FormerKeys: []proxy.FormerKey{{Key: shown(1), Revoked: true}}}
 	went := proxy.Channel{URL: "https://b/", PublisherSince: since, FormerKeys: []proxy.FormerKey{{Key: shown(1)}}}
-	if got := changedKeys([]proxy.Channel{changed, went, {URL: "https://c/"}}, at.Add(time.Hour)); len(got) != 2 ||
+	reported := func(now time.Time, channels ...proxy.Channel) []proxy.Finding {
+		x := feedExamination{now: now}
+		for i := range channels {
+			x.examine(&channels[i])
+		}
+		return x.changedKeys
+	}
+	if got := reported(at.Add(time.Hour), changed, went, proxy.Channel{URL: "https://c/"}); len(got) != 2 ||
 		!strings.HasPrefix(got[0].What.String(), "https://a/: at 2026-11-20 12:00:00 UTC") || !strings.HasPrefix(got[1].What.String(), "https://b/") {
 		t.Errorf("%+v", got)
 	}
-	if got := changedKeys([]proxy.Channel{changed}, at.Add(2*keyChangeAge)); len(got) != 0 {
+	if got := reported(at.Add(2*keyChangeAge), changed); len(got) != 0 {
 		t.Errorf("old news: %+v", got)
 	}
 }

@@ -39,10 +39,16 @@ type channelList struct {
 
 // List returns all subscriptions; see proxy.Subscriptions.
 func (l *channelList) List(ctx context.Context) (channels []proxy.Channel, err error) {
+	err = l.Each(ctx, func(c *proxy.Channel) { channels = append(channels, *c) })
+	return channels, err
+}
+
+// Each passes all subscriptions to see; see proxy.Subscriptions.
+func (l *channelList) Each(ctx context.Context, see func(*proxy.Channel)) error {
 	var unread []overlay.ID
 	all, err := l.subscriptionKeys(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list: %w", err)
+		return fmt.Errorf("list: %w", err)
 	}
 	for keys := range slices.Chunk(all, listedAtOnce) {
 		if err := l.do(ctx, func() {
@@ -52,7 +58,7 @@ func (l *channelList) List(ctx context.Context) (channels []proxy.Channel, err e
 				}
 			}
 		}); err != nil {
-			return nil, fmt.Errorf("list: %w", err)
+			return fmt.Errorf("list: %w", err)
 		}
 		if len(unread) >= maxLogsRead {
 			unread = unread[:maxLogsRead]
@@ -60,14 +66,14 @@ func (l *channelList) List(ctx context.Context) (channels []proxy.Channel, err e
 		}
 	}
 	if err := l.readLogs(ctx, unread); err != nil {
-		return nil, fmt.Errorf("list: %w", err)
+		return fmt.Errorf("list: %w", err)
 	}
-	channels = make([]proxy.Channel, 0, len(all))
-	err = l.parts(ctx, all, func(part []proxy.Channel) error {
-		channels = append(channels, part...)
+	return l.parts(ctx, all, func(part []proxy.Channel) error {
+		for i := range part {
+			see(&part[i])
+		}
 		return nil
 	})
-	return channels, err
 }
 
 // CountShared returns how many subscriptions the network knows; see proxy.Subscriptions.

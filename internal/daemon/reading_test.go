@@ -228,7 +228,7 @@ func TestDoctorStatesAProblemOnce(t *testing.T) {
 		{proxy.KindPage, "broken", "an empty page", "broken: an empty page"},
 		{proxy.KindFeed, "failing", "the web server answered 500", "failing: the web server answered 500"},
 	} {
-		if got := problemOf(proxy.Channel{Kind: c.kind, State: c.state, Error: c.words}); got != c.want {
+		if got := problemOf(&proxy.Channel{Kind: c.kind, State: c.state, Error: c.words}); got != c.want {
 			t.Errorf("%s: %q, want %q", c.state, got, c.want)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 // A process that needs more ports than a block has claims another block, and no port is given twice.
 func TestPorts(t *testing.T) {
 	given := map[string]bool{}
-	for range 2 * blockSize {
+	for range blockSize {
 		port := Port(t)
 		if given[port] {
 			t.Fatalf("port %s was given twice", port)
