@@ -26,7 +26,7 @@ const (
 // At rest, unused memory is returned to the system every releasePause, if it has at least leastUnused bytes and one part in
 // leastUnusedPart of what is needed. Go itself keeps a tenth of what was in use before the last collection.
 const (
-	releasePause    = 5 * time.Minute
+	releasePause    = 2 * time.Minute
 	leastUnused     = 16 << 20
 	leastUnusedPart = 50
 )
