@@ -13,20 +13,17 @@ import (
 // leastGarbage would take more processor time than all the rest. At rest collections are rare: Go forces one every two minutes anyway.
 //
 // mostGarbageBytes bounds the garbage of a large node that works, unless leastGarbage allows more. What lies between objects that are
-// in use cannot be returned to the system later. restGarbageBytes bounds the garbage of a large node at rest, unless restGarbage allows
-// more: a hundred thousand subscriptions make three megabytes a second.
+// in use cannot be returned to the system later. With half of it, an import of a hundred thousand subscriptions takes a third longer.
 const (
 	leastGarbage     = 20
 	mostGarbage      = 80
-	mostGarbageBytes = 192 << 20
-	restGarbage      = 8
-	restGarbageBytes = 80 << 20
+	mostGarbageBytes = 384 << 20
 )
 
 // At rest, unused memory is returned to the system every releasePause, if it has at least leastUnused bytes and one part in
 // leastUnusedPart of what is needed. Go itself keeps a tenth of what was in use before the last collection.
 const (
-	releasePause    = 2 * time.Minute
+	releasePause    = 5 * time.Minute
 	leastUnused     = 16 << 20
 	leastUnusedPart = 50
 )
@@ -74,14 +71,8 @@ func (t *garbageTuner) next(collecting, passed time.Duration, h heap) (percent i
 			t.since = 0
 		}
 	}
-	// limited returns a number of percent that is at most so many bytes, but not below least.
-	limited := func(percent int, bytes uint64, least int) int {
-		return max(int(min(uint64(percent), 100*bytes/max(h.needed, 1))), least)
-	}
-	if t.percent == leastGarbage {
-		return limited(leastGarbage, restGarbageBytes, restGarbage), release
-	}
-	return limited(t.percent, mostGarbageBytes, leastGarbage), release
+	most := uint64(100) * mostGarbageBytes / max(h.needed, 1)
+	return max(int(min(uint64(t.percent), most)), leastGarbage), release
 }
 
 // tuneGarbage says how much garbage the process may have, until ctx ends, and returns unused memory to the system.
