@@ -207,6 +207,37 @@ func TestSubscriptionsByKeyboardInABrowser(t *testing.T) {
 	}
 }
 
+// The first updates of a page tell what it shows already, and replace nothing: a click on a link that is replaced meanwhile is lost.
+func TestLiveUpdatesLeaveWhatIsRight(t *testing.T) {
+	browser := browserFor(t, time.Minute)
+	b := newTestServer(t)
+	for _, address := range []string{rssURL, atomURL, jsonURL} {
+		b.node.Subscribe(t.Context(), address, false)
+	}
+	b.node.channels[rssURL] = Channel{State: StateOK, Moved: "https://new.example/feed", LastPoll: OptionalTime(b.clock.Add(-time.Hour)), NextPoll: OptionalTime(b.clock.Add(time.Hour))}
+	b.node.channels[jsonURL] = Channel{State: "gone", Error: "gone for good (410) & away", Do: "unsubscribe"}
+	h := newHand(browser, t, b, false, 1440, 900, "light")
+	const script = `
+		const Stream = window.EventSource;
+		window.told = []; // ids of parts
+		window.replaced = [];
+		window.EventSource = class extends Stream {
+			addEventListener(kind, hear) {
+				super.addEventListener(kind, event => { hear(event); kind === "part" && told.push(JSON.parse(event.data).id); });
+			}
+		};
+		document.addEventListener("DOMContentLoaded", () => new MutationObserver(all => replaced.push(...all.map(m => m.target.outerHTML)))
+			.observe(document.querySelector("main"), { subtree: true, childList: true }));`
+	if _, err := chromedp.Call(h.ctx, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: script}); err != nil {
+		t.Fatal(err)
+	}
+	h.open("/")
+	h.until(`window.told.includes("t-words")`, "the last of the first updates")
+	if replaced := look[[]string](h, "window.replaced"); len(replaced) > 0 {
+		t.Errorf("replaced: %q", replaced)
+	}
+}
+
 // The script of pages says times in the words of the node.
 func TestTimesInABrowserAreThoseOfTheNode(t *testing.T) {
 	ctx := browser(t)

@@ -153,6 +153,15 @@
   });
   setInterval(tick, 10000);
 
+  // fill leaves alone what is right, because a click on a link that is replaced meanwhile is lost.
+  const fill = (e, html) => {
+    const made = document.createElement("template");
+    made.innerHTML = html;
+    if (e.innerHTML !== made.innerHTML) {
+      e.innerHTML = html;
+    }
+  };
+
   // Live numbers and states. A page that nobody sees closes its stream, because browsers open few connections to a host.
   const live = document.querySelector("[data-live]");
   if (live && window.EventSource) {
@@ -161,7 +170,7 @@
       stream = new EventSource(live.dataset.live); // it begins with all that may have changed since the page was made
       stream.addEventListener("number", event => {
         const number = JSON.parse(event.data), e = byID("n-" + number.id);
-        if (e) {
+        if (e && e.textContent !== number.value) {
           e.textContent = number.value;
         }
       });
@@ -169,10 +178,10 @@
         const row = JSON.parse(event.data), e = byID(row.id);
         if (e) {
           e.classList.toggle("trouble", row.trouble);
-          e.querySelector(".facts").innerHTML = row.html;
+          fill(e.querySelector(".facts"), row.html);
           const why = e.querySelector(".why");
           if (why) {
-            why.innerHTML = row.why;
+            fill(why, row.why);
           }
         }
       });
@@ -180,7 +189,7 @@
         const part = JSON.parse(event.data), e = byID(part.id);
         if (e) {
           const section = e.closest("section.attention"), hadFocus = e.contains(document.activeElement);
-          e.innerHTML = part.html;
+          fill(e, part.html);
           e.classList.toggle("trouble", part.trouble);
           if (section) {
             section.hidden = !section.querySelector("li:not(:empty)");
